@@ -144,6 +144,7 @@ pub enum Peer {
 /// Error for a text that is neither a unit name nor a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
+#[non_exhaustive]
 pub enum PeerError {
     /// The text has no wildcard and is not a unit name.
     Name(NameError),

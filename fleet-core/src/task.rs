@@ -13,6 +13,9 @@ use crate::{Epoch, Generation, TargetState, Unit};
 ///
 /// A task holds all data needed to execute it, so the agent has no decisions to make. Every task is
 /// idempotent. See [`converge`] for the order.
+///
+/// All tasks are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// executor that has to handle a new one.
 #[derive(Debug, Clone)]
 pub enum Task {
     /// Stops the unit, waits until it has stopped, and removes its file.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::requirements::{OnPartition, Reschedule};
-use fleet_core::{MachineId, Reason, Requirements, Snapshot, Timestamp, Unit};
+use fleet_core::{MachineId, Reason, Snapshot, Timestamp, Unit};
 use fleet_scheduler::{Plan, StepAction};
 use fleet_store::mirror::{ChangeSet, Delta};
 use fleet_unitfile::UnitName;
@@ -220,6 +220,6 @@ fn is_absent(snapshot: &Snapshot, machine: &MachineId) -> bool {
 /// Returns a copy of the unit with `Reschedule=never`.
 fn pinned(unit: &Unit) -> Unit {
     let requirements = unit.requirements.as_ref().clone();
-    let requirements = Requirements { reschedule: Reschedule::Never, ..requirements };
+    let requirements = requirements.with_reschedule(Reschedule::Never);
     Unit { requirements: Arc::new(requirements), ..unit.clone() }
 }

@@ -32,9 +32,10 @@ const SECTION: &str = "X-Fleet";
 /// Specifiers are expanded with the unit's own name. Each instance of a template therefore has its
 /// own requirements.
 ///
-/// The fields may also be set directly, and `..Requirements::default()` fills in the rest.
+/// The fields may also be set directly, from `Requirements::default()` on.
 /// [`validate`](Self::validate) then checks what [`parse`](Self::parse) would refuse.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Requirements {
     /// `Global=`: run on every eligible machine.
     pub global: bool,
@@ -65,6 +66,87 @@ pub struct Requirements {
     pub reschedule: Reschedule,
     /// `OnPartition=`: the policy on a partitioned machine.
     pub on_partition: OnPartition,
+}
+
+/// Setters, each for one option.
+impl Requirements {
+    /// Sets `Global=`.
+    #[must_use]
+    pub fn with_global(self, global: bool) -> Self {
+        Self { global, ..self }
+    }
+
+    /// Sets `MachineID=`.
+    #[must_use]
+    pub fn with_machine_id(self, machine_id: impl Into<Option<MachineId>>) -> Self {
+        Self { machine_id: machine_id.into(), ..self }
+    }
+
+    /// Sets `MachineOf=`.
+    #[must_use]
+    pub fn with_machine_of(self, machine_of: Vec<Peer>) -> Self {
+        Self { machine_of, ..self }
+    }
+
+    /// Sets `MachineMetadata=`.
+    #[must_use]
+    pub fn with_metadata(self, metadata: BTreeMap<String, BTreeSet<String>>) -> Self {
+        Self { metadata, ..self }
+    }
+
+    /// Sets `MachineMetadataExpr=`.
+    #[must_use]
+    pub fn with_metadata_expr(self, metadata_expr: impl Into<Option<Expression>>) -> Self {
+        Self { metadata_expr: metadata_expr.into(), ..self }
+    }
+
+    /// Sets `Conflicts=`.
+    #[must_use]
+    pub fn with_conflicts(self, conflicts: Vec<Pattern>) -> Self {
+        Self { conflicts, ..self }
+    }
+
+    /// Sets `Replaces=`.
+    #[must_use]
+    pub fn with_replaces(self, replaces: Vec<Pattern>) -> Self {
+        Self { replaces, ..self }
+    }
+
+    /// Sets `MaxPerMachine=`.
+    #[must_use]
+    pub fn with_max_per_machine(self, max_per_machine: impl Into<Option<u32>>) -> Self {
+        Self { max_per_machine: max_per_machine.into(), ..self }
+    }
+
+    /// Sets `ReserveCPU=`, `ReserveMemory=` and `ReserveDisk=`.
+    #[must_use]
+    pub fn with_reserve(self, reserve: Resources) -> Self {
+        Self { reserve, ..self }
+    }
+
+    /// Sets `Prefer=`.
+    #[must_use]
+    pub fn with_prefer(self, prefer: Vec<Preference>) -> Self {
+        Self { prefer, ..self }
+    }
+
+    /// Sets `Spread=`.
+    #[must_use]
+    pub fn with_spread(self, spread: Vec<Spread>) -> Self {
+        Self { spread, ..self }
+    }
+
+    /// Sets `Reschedule=`.
+    #[must_use]
+    pub fn with_reschedule(self, reschedule: Reschedule) -> Self {
+        Self { reschedule, ..self }
+    }
+
+    /// Sets `OnPartition=`.
+    #[must_use]
+    pub fn with_on_partition(self, on_partition: OnPartition) -> Self {
+        Self { on_partition, ..self }
+    }
 }
 
 /// The handling of text that fleet v1 silently ignored.

@@ -129,7 +129,7 @@ impl Requirements {
     /// use fleet_core::requirements::InvalidRequirements;
     ///
     /// let name = "web.service".parse()?;
-    /// let wants = Requirements { max_per_machine: Some(0), ..Requirements::default() };
+    /// let wants = Requirements::default().with_max_per_machine(0);
     /// assert_eq!(wants.validate(&name), Err(InvalidRequirements::NoInstanceAllowed));
     /// assert_eq!(Requirements::default().validate(&name), Ok(()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -30,7 +30,7 @@ struct Want {
 }
 
 fn desired(name: &str, want: Want) -> DesiredUnit {
-    let requirements = Requirements { global: want.global, ..Requirements::default() };
+    let requirements = Requirements::default().with_global(want.global);
     let unit = Unit::new(name.parse().unwrap(), file(want.file), requirements, want.desired);
     let unit = Unit { generation: Generation(want.generation), ..unit };
     DesiredUnit { unit: unit.into(), epoch: Epoch(want.epoch) }

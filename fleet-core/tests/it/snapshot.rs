@@ -10,7 +10,7 @@ type Reports = &'static [(&'static str, TargetState)];
 
 fn unit(name: &str, global: bool) -> Unit {
     let file = UnitFile::parse("").unwrap();
-    let requirements = Requirements { global, ..Requirements::default() };
+    let requirements = Requirements::default().with_global(global);
     Unit::new(name.parse().unwrap(), file, requirements, Launched)
 }
 

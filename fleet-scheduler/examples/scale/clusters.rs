@@ -89,34 +89,34 @@ pub(crate) fn plain_name(index: usize) -> String {
 fn in_zone(index: usize) -> Requirements {
     let zone = [format!("z{}", index % ZONES)].into();
     let metadata = [(String::from("zone"), zone)].into();
-    Requirements { metadata, ..Requirements::default() }
+    Requirements::default().with_metadata(metadata)
 }
 
 fn reserving(index: usize) -> Requirements {
     let cores = index as u64 % 7 + 1;
     let gigabytes = index as u64 * 3 % 7 + 1;
     let reserve = Resources { cpu: cores * CORE, memory: gigabytes * GIGABYTE, disk: 0 };
-    Requirements { reserve, ..Requirements::default() }
+    Requirements::default().with_reserve(reserve)
 }
 
 pub(crate) fn conflicting(pattern: &str) -> Requirements {
     let conflicts = vec![pattern.parse().expect("a pattern")];
-    Requirements { conflicts, ..Requirements::default() }
+    Requirements::default().with_conflicts(conflicts)
 }
 
 fn replaces(pattern: &str) -> Requirements {
     let replaces = vec![pattern.parse().expect("a pattern")];
-    Requirements { replaces, ..Requirements::default() }
+    Requirements::default().with_replaces(replaces)
 }
 
 fn on_host(host: usize) -> Requirements {
     let metadata = [(String::from("host"), [format!("h{host}")].into())].into();
-    Requirements { metadata, ..Requirements::default() }
+    Requirements::default().with_metadata(metadata)
 }
 
 fn too_much(cores: usize) -> Requirements {
     let reserve = Resources { cpu: cores as u64 * CORE, ..NO_RESOURCES };
-    Requirements { reserve, ..Requirements::default() }
+    Requirements::default().with_reserve(reserve)
 }
 
 /// Returns a unit of a pair: the leader, or the unit that follows it by a pattern.
@@ -126,14 +126,14 @@ fn follower(index: usize) -> (String, Requirements) {
         return (format!("lead-{pair:06}.service"), Requirements::default());
     }
     let machine_of = vec![format!("*ead-{pair:06}.service").parse().expect("a pattern")];
-    (format!("side-{pair:06}.service"), Requirements { machine_of, ..Requirements::default() })
+    (format!("side-{pair:06}.service"), Requirements::default().with_machine_of(machine_of))
 }
 
 /// Returns a unit with a reservation, or one that replaces it.
 fn replacing(index: usize, reserve: Resources) -> (String, Requirements) {
     let pair = index / 2;
     if index.is_multiple_of(2) {
-        let wants = Requirements { reserve, ..Requirements::default() };
+        let wants = Requirements::default().with_reserve(reserve);
         return (format!("old-{pair:06}.service"), wants);
     }
     (format!("new-{pair:06}.service"), replaces(&format!("old-{pair:06}.service")))
@@ -144,9 +144,9 @@ fn replacing(index: usize, reserve: Resources) -> (String, Requirements) {
 fn filling(index: usize, machines: usize, cpu: u64) -> (String, Requirements) {
     let reserve = Resources { cpu, ..NO_RESOURCES };
     match index.checked_sub(machines) {
-        None => (plain_name(index), Requirements { reserve, ..Requirements::default() }),
+        None => (plain_name(index), Requirements::default().with_reserve(reserve)),
         Some(at) => {
-            let wants = Requirements { reserve, ..replaces(&plain_name(at)) };
+            let wants = replaces(&plain_name(at)).with_reserve(reserve);
             (format!("new-{at:06}.service"), wants)
         }
     }
@@ -162,7 +162,7 @@ fn following(index: usize, leader: usize) -> (String, Requirements) {
 
 fn matching(index: usize, peer: &str) -> (String, Requirements) {
     let machine_of = vec![peer.parse().expect("a peer")];
-    (plain_name(index), Requirements { machine_of, ..Requirements::default() })
+    (plain_name(index), Requirements::default().with_machine_of(machine_of))
 }
 
 /// Returns a unit of a star that only the machines of the first zone accept, because of its last
@@ -172,7 +172,7 @@ fn bound(index: usize, units: usize) -> (String, Requirements) {
     if index + 1 < units {
         return (name, wants);
     }
-    (name, Requirements { machine_of: wants.machine_of, ..in_zone(0) })
+    (name, in_zone(0).with_machine_of(wants.machine_of))
 }
 
 fn common_pattern(index: usize) -> (String, Requirements) {
@@ -184,11 +184,11 @@ fn common_pattern(index: usize) -> (String, Requirements) {
 
 fn preferring(index: usize) -> Requirements {
     let prefer = vec![Preference { weight: 1, expression: expression(index) }];
-    Requirements { prefer, ..Requirements::default() }
+    Requirements::default().with_prefer(prefer)
 }
 
 fn demanding(index: usize) -> Requirements {
-    Requirements { metadata_expr: Some(expression(index)), ..Requirements::default() }
+    Requirements::default().with_metadata_expr(expression(index))
 }
 
 fn expression(index: usize) -> Expression {
@@ -200,12 +200,12 @@ fn expression(index: usize) -> Expression {
 fn reserving_own(index: usize) -> Requirements {
     let cpu = reserving(index).reserve.cpu;
     let reserve = Resources { cpu, memory: index as u64, ..NO_RESOURCES };
-    Requirements { reserve, ..Requirements::default() }
+    Requirements::default().with_reserve(reserve)
 }
 
 fn spreading() -> Requirements {
     let spread = vec![Spread { weight: 1, key: String::from("zone") }];
-    Requirements { spread, ..Requirements::default() }
+    Requirements::default().with_spread(spread)
 }
 
 fn instance(
@@ -225,5 +225,5 @@ fn in_group(index: usize) -> (String, Requirements) {
         _ => Some(member(1)),
     };
     let machine_of = peer.iter().map(|name| name.parse().expect("a unit name")).collect();
-    (member(index % 5), Requirements { machine_of, ..Requirements::default() })
+    (member(index % 5), Requirements::default().with_machine_of(machine_of))
 }

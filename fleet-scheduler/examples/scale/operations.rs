@@ -100,7 +100,7 @@ pub(crate) fn explain(cluster: &Snapshot) -> Measurement {
     let plan = explained(&mut index, "filtered.service");
     let conflicting = explained(&mut index, "blocked.service").as_secs_f64();
     let machine_of = vec!["blocked.service".parse().expect("a peer")];
-    let follower = Requirements { machine_of, ..Requirements::default() };
+    let follower = Requirements::default().with_machine_of(machine_of);
     index.add(&unit("blocked-follower.service", follower));
     carry_out(&mut index);
     let grouped = explained(&mut index, "blocked-follower.service").as_secs_f64();
@@ -127,7 +127,7 @@ fn explained(index: &mut Cluster, name: &str) -> Duration {
 /// Returns requirements that no machine satisfies.
 fn nowhere() -> Requirements {
     let metadata = [(String::from("zone"), [String::from("nowhere")].into())].into();
-    Requirements { metadata, ..Requirements::default() }
+    Requirements::default().with_metadata(metadata)
 }
 
 /// Sorts durations. Returns a function that gives percentiles.

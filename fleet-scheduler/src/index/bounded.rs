@@ -16,7 +16,7 @@ fn name(number: u32) -> UnitName {
 }
 
 fn demand(number: u32, max_per_machine: Option<u32>) -> Demand {
-    let requirements = Requirements { max_per_machine, ..Requirements::default() };
+    let requirements = Requirements::default().with_max_per_machine(max_per_machine);
     Demand::with_requirements(name(number), requirements)
 }
 

@@ -245,13 +245,13 @@ fn class_requirements(state: &State, unit: UnitNo) -> Arc<Requirements> {
     let slot = &state.units[unit];
     match (&slot.requirements, slot.kind) {
         (Some(wants), UnitKind::Single) => wants.clone(),
-        (Some(wants), UnitKind::Global) => Arc::new(Requirements {
-            global: true,
-            metadata: wants.metadata.clone(),
-            metadata_expr: wants.metadata_expr.clone(),
-            conflicts: wants.conflicts.clone(),
-            ..Requirements::default()
-        }),
+        (Some(wants), UnitKind::Global) => Arc::new(
+            Requirements::default()
+                .with_global(true)
+                .with_metadata(wants.metadata.clone())
+                .with_metadata_expr(wants.metadata_expr.clone())
+                .with_conflicts(wants.conflicts.clone()),
+        ),
         _ => NOTHING.clone(),
     }
 }

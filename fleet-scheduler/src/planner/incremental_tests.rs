@@ -31,12 +31,12 @@ fn carry_out(index: &mut Cluster) -> Plan {
 
 fn replacing(patterns: &[&str]) -> Requirements {
     let replaces: Vec<Pattern> = patterns.iter().map(|text| text.parse().unwrap()).collect();
-    Requirements { replaces, ..Requirements::default() }
+    Requirements::default().with_replaces(replaces)
 }
 
 fn on_host(host: &str) -> Requirements {
     let metadata = [(String::from("host"), [String::from(host)].into())].into();
-    Requirements { metadata, ..Requirements::default() }
+    Requirements::default().with_metadata(metadata)
 }
 
 /// Returns the steps and the reasons of a plan as text.
@@ -122,7 +122,7 @@ fn later_pattern_matches_existing_units() {
     }
     carry_out(&mut index);
     let machine_of = vec!["*b-2.service".parse().unwrap()];
-    put(&mut index, "side.service", Requirements { machine_of, ..Requirements::default() });
+    put(&mut index, "side.service", Requirements::default().with_machine_of(machine_of));
     assert_eq!(printed(&carry_out(&mut index)), "place side.service on m2: it is wanted\n");
     index.remove("db-2.service");
     let text = printed(&carry_out(&mut index));
@@ -137,10 +137,10 @@ fn waiting_replacer(metadata: &str) -> Cluster {
     let m1 = machine("m1").with_metadata("host", "a");
     index.add_machine(Machine { offers: full, ..m1 });
     index.add_machine(machine("m2").with_metadata("host", "b"));
-    put(&mut index, "old.service", Requirements { reserve: full, ..Requirements::default() });
+    put(&mut index, "old.service", Requirements::default().with_reserve(full));
     assert_eq!(carry_out(&mut index).steps.len(), 1);
-    let new = Requirements { reserve: full, ..replacing(&["old.service"]) };
-    put(&mut index, "new.service", Requirements { metadata: on_host(metadata).metadata, ..new });
+    let new = replacing(&["old.service"]).with_reserve(full);
+    put(&mut index, "new.service", new.with_metadata(on_host(metadata).metadata));
     assert!(carry_out(&mut index).steps.is_empty());
     // A change that does not help.
     put(&mut index, "x.service", Requirements::default());
@@ -173,10 +173,10 @@ fn waiting_replacer_comes_once_a_peer_is_elsewhere() {
     index.add_machine(machine("m1").with_metadata("host", "a"));
     index.add_machine(machine("m2").with_metadata("host", "b"));
     let machine_of = vec!["peer-*.service".parse().unwrap()];
-    put(&mut index, "old.service", Requirements { machine_of, ..Requirements::default() });
+    put(&mut index, "old.service", Requirements::default().with_machine_of(machine_of));
     put(&mut index, "peer-1.service", on_host("a"));
     carry_out(&mut index);
-    let new = Requirements { metadata: on_host("a").metadata, ..replacing(&["old.service"]) };
+    let new = replacing(&["old.service"]).with_metadata(on_host("a").metadata);
     put(&mut index, "new.service", new);
     assert!(carry_out(&mut index).steps.is_empty());
     // It is observed there, without a plan.
@@ -193,10 +193,10 @@ fn new_class_does_not_inherit_cached_refusals() {
     index.add_machine(machine("m1").with_metadata("disk", "ssd"));
     index.add_machine(machine("m2"));
     let full = Resources { cpu: 10, ..Resources::default() };
-    let wants = |expression: Option<&str>| Requirements {
-        metadata_expr: expression.map(|text| text.parse().unwrap()),
-        reserve: full,
-        ..Requirements::default()
+    let wants = |expression: Option<&str>| {
+        Requirements::default()
+            .with_metadata_expr(expression.map(|text| text.parse().unwrap()))
+            .with_reserve(full)
     };
     // Refusals are cached from the second count on.
     for name in ["a.service", "b.service"] {
@@ -220,7 +220,7 @@ fn exhausted_plan_ends_with_a_reason() {
     put(&mut index, "a.service", Requirements::default());
     put(&mut index, "b.service", replacing(&["a.service"]));
     let machine_of = vec!["a.service".parse().unwrap()];
-    put(&mut index, "c.service", Requirements { machine_of, ..Requirements::default() });
+    put(&mut index, "c.service", Requirements::default().with_machine_of(machine_of));
     let mut queue = AttemptQueue::default();
     queue.counter = AttemptCounter::exhausted();
     assign::place_and_separate(&mut index, &mut queue);

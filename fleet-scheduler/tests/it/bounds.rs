@@ -15,7 +15,7 @@ fn cluster(count: usize, peer: impl Fn(usize) -> Option<usize>) -> Snapshot {
     cluster.put_machine(Machine::new("m1".parse().unwrap()));
     for index in 0..count {
         let machine_of = peer(index).map(|i| name(i).into()).into_iter().collect();
-        let wants = Requirements { machine_of, ..Requirements::default() };
+        let wants = Requirements::default().with_machine_of(machine_of);
         put(&mut cluster, name(index), wants);
     }
     cluster
@@ -63,7 +63,7 @@ fn long_chain_is_placed_in_one_plan() {
 fn long_chain_waits_with_its_unplaceable_head() {
     let mut cluster = cluster(2000, |index| index.checked_sub(1));
     let nowhere = Some("m9".parse().unwrap());
-    put(&mut cluster, name(0), Requirements { machine_id: nowhere, ..Requirements::default() });
+    put(&mut cluster, name(0), Requirements::default().with_machine_id(nowhere));
     let plan = plan(&cluster);
     assert_eq!((plan.steps.len(), plan.unplaced.len()), (0, 2000));
     for unit in [0, 63, 1999] {
@@ -85,7 +85,7 @@ fn star() -> Cluster {
     cluster.put_machine(Machine::new("m2".parse().unwrap()).with_metadata("disk", "ssd"));
     let mut index = Cluster::load(Policy::default(), &cluster);
     let machine_of = vec![name(0).into()];
-    let follower = Arc::new(Requirements { machine_of, ..Requirements::default() });
+    let follower = Arc::new(Requirements::default().with_machine_of(machine_of));
     for at in 0..MANY {
         let requirements = if at == 0 { Arc::default() } else { follower.clone() };
         index.add(Demand::with_requirements(name(at), requirements));
@@ -121,11 +121,9 @@ fn long_chain_loses_its_head_in_one_plan() {
 #[test]
 fn large_immovable_group_is_decided_once_per_pass() {
     let mut index = star();
-    let wants = Requirements {
-        machine_of: vec![name(0).into()],
-        metadata: [("disk".to_owned(), ["ssd".to_owned()].into())].into(),
-        ..Requirements::default()
-    };
+    let wants = Requirements::default()
+        .with_machine_of(vec![name(0).into()])
+        .with_metadata([("disk".to_owned(), ["ssd".to_owned()].into())].into());
     index.add(Demand::with_requirements(name(MANY), wants));
     assert_eq!(carry_out(&mut index).steps.len(), MANY + 1);
     let drained = index.drain(&Drain::new(["m2".parse().unwrap()]));
@@ -137,7 +135,7 @@ fn large_immovable_group_is_decided_once_per_pass() {
 fn unmatched_pattern_is_compared_with_all_names_once() {
     let mut cluster = cluster(0, |_| None);
     let machine_of = vec!["u*x.service".parse().unwrap()];
-    let wants = Requirements { machine_of, ..Requirements::default() };
+    let wants = Requirements::default().with_machine_of(machine_of);
     (0..MANY).for_each(|at| put(&mut cluster, name(at), wants.clone()));
     let plan = plan(&cluster);
     let unknown = Reason::PeerUnknown { peer: wants.machine_of[0].clone() };
@@ -149,7 +147,7 @@ fn unmatched_pattern_is_compared_with_all_names_once() {
 fn pattern_with_many_followers_is_placed_in_one_plan() {
     let mut index = Cluster::load(Policy::default(), &cluster(0, |_| None));
     let machine_of = vec!["lead@*.service".parse().unwrap()];
-    let follower = Arc::new(Requirements { machine_of, ..Requirements::default() });
+    let follower = Arc::new(Requirements::default().with_machine_of(machine_of));
     for at in 0..MANY {
         index.add(Demand::with_requirements(name(at), follower.clone()));
         let name = format!("lead@{at}.service").parse().unwrap();
@@ -162,7 +160,7 @@ fn pattern_with_many_followers_is_placed_in_one_plan() {
 fn conflict_with_all_blocks_only_its_own_machine() {
     let mut cluster = cluster(300, |_| None);
     let conflicts = vec!["*".parse().unwrap()];
-    put(&mut cluster, name(0), Requirements { conflicts, ..Requirements::default() });
+    put(&mut cluster, name(0), Requirements::default().with_conflicts(conflicts));
     assert_eq!(plan(&cluster).steps.len(), 1);
     cluster.put_machine(Machine::new("m2".parse().unwrap()));
     assert_eq!(plan(&cluster).steps.len(), 300);
@@ -173,11 +171,9 @@ fn unit_replacing_its_own_peer_is_placed_nowhere() {
     let mut cluster = cluster(1, |_| None);
     cluster.put_machine(Machine::new("m2".parse().unwrap()));
     cluster.place(name(0), "m1".parse().unwrap(), Epoch(1));
-    let wants = Requirements {
-        machine_of: vec![name(0).into()],
-        replaces: vec![name(0).as_str().parse().unwrap()],
-        ..Requirements::default()
-    };
+    let wants = Requirements::default()
+        .with_machine_of(vec![name(0).into()])
+        .with_replaces(vec![name(0).as_str().parse().unwrap()]);
     put(&mut cluster, name(1), wants);
     let plan = plan(&cluster);
     assert_eq!((plan.steps.len(), plan.unplaced.len()), (0, 1), "{plan}");

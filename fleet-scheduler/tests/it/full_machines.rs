@@ -49,7 +49,7 @@ fn unit_name(number: usize) -> UnitName {
 
 /// Builds a unit. Its traits are bits: most units have none.
 fn unit(number: usize, reserve: Resources, traits: u8) -> Unit {
-    let mut requirements = Requirements { reserve, ..Requirements::default() };
+    let mut requirements = Requirements::default().with_reserve(reserve);
     match traits {
         0..32 => requirements.spread = vec![Spread { weight: 1, key: "zone".into() }],
         32..48 => {

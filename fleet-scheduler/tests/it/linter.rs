@@ -15,9 +15,9 @@ fn cluster() -> Snapshot {
     let peer = vec!["a.service".parse().unwrap()];
     let pattern = vec!["a.*".parse().unwrap()];
     put(&mut cluster, "a.service", wants.clone());
-    put(&mut cluster, "b.service", Requirements { machine_of: peer, ..wants.clone() });
-    put(&mut cluster, "c.service", Requirements { conflicts: pattern.clone(), ..wants.clone() });
-    put(&mut cluster, "d.service", Requirements { replaces: pattern, ..wants });
+    put(&mut cluster, "b.service", wants.clone().with_machine_of(peer));
+    put(&mut cluster, "c.service", wants.clone().with_conflicts(pattern.clone()));
+    put(&mut cluster, "d.service", wants.with_replaces(pattern));
     cluster.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     cluster
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fleet_core::requirements::Reschedule;
-use fleet_core::{Epoch, MachineId, Placement, Requirements, Revision, Snapshot, Unit};
+use fleet_core::{Epoch, MachineId, Placement, Revision, Snapshot, Unit};
 use fleet_scheduler::{
     Cluster, Drain, HoldReason, Plan, Policy, Rebalance, Step, StepAction, StepCause, check, plan,
 };
@@ -259,7 +259,7 @@ fn with_staying(decided: &Snapshot, now: &Snapshot, epoch: Epoch) -> Snapshot {
         let missing = decided.machine(at.machine.as_str()).is_none();
         if let Some(unit) = decided.unit(unit.as_str()).filter(|_| missing && !moved) {
             let requirements = unit.requirements.as_ref().clone();
-            let requirements = Requirements { reschedule: Reschedule::Never, ..requirements };
+            let requirements = requirements.with_reschedule(Reschedule::Never);
             let requirements = Arc::new(requirements);
             snapshot.put_unit(Unit { requirements, ..unit.as_ref().clone() });
         }

@@ -6,6 +6,7 @@ use crate::graph::model::{EdgeKind, Name, Target};
 
 /// An error in a set of units or in the settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[non_exhaustive]
 pub enum GraphError {
     /// Several units share a name.
     #[error("{count} units are named {name}; give each a unique name")]

@@ -22,6 +22,7 @@ pub struct Target(Arc<str>);
 
 /// Error for a text that is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidName {
     /// The text is empty.
     #[error("the name is empty")]

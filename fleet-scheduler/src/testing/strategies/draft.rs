@@ -145,19 +145,17 @@ impl UnitDraft {
     }
 
     fn requirements(&self, features: Features) -> Requirements {
-        let mut all = Requirements { global: self.wants.global && features.globals, ..anyone() };
+        let mut all = anyone().with_global(self.wants.global && features.globals);
         self.wants.write(&mut all, features);
         self.others.write(&mut all, features);
         if all.global {
             // The other options are invalid for global units and are refused on parsing.
             let Requirements { metadata, metadata_expr, conflicts, .. } = all;
-            return Requirements {
-                global: true,
-                metadata,
-                metadata_expr,
-                conflicts,
-                ..Requirements::default()
-            };
+            return Requirements::default()
+                .with_global(true)
+                .with_metadata(metadata)
+                .with_metadata_expr(metadata_expr)
+                .with_conflicts(conflicts);
         }
         all
     }
