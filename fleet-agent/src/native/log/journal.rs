@@ -13,7 +13,7 @@ use super::Log;
 use super::time_index::TimeIndex;
 use crate::journal::Journal;
 use crate::native::linux::files::FileWatch;
-use crate::{JournalLine, JournalQuery, ServiceError, wall_time};
+use crate::{ServiceError, wall_time};
 
 /// Longer lines are split into pieces of this many bytes.
 const MAX_LINE: usize = 64 * 1024;
