@@ -34,10 +34,10 @@ use fleet_unitfile::{NameError, ParseError, UnitFile, UnitName};
 /// # Ok::<(), fleet_scheduler::DemandError>(())
 /// ```
 ///
-/// Names are those of systemd's units, such as `web.service` or `db@1.service`. A name without a dot
-/// is that of a service, as for `systemctl`. After the last dot of any other name a unit type is
-/// expected, so the workload `app.v2` needs the name `app.v2.service`. Methods that take the name of
-/// another unit or a pattern treat it in the same way.
+/// Names are those of systemd's units, such as `web.service` or `db@1.service`. A name without a
+/// dot is that of a service, as for `systemctl`. Any other name ends in a dot and a unit type, so
+/// the workload `app.v2` needs the name `app.v2.service`. Methods that take the name of another
+/// unit or a pattern treat it in the same way.
 ///
 /// A template, such as `db@`, is never placed; its instances are.
 #[derive(Debug, Clone, PartialEq, Eq)]

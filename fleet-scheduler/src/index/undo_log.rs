@@ -1,6 +1,6 @@
 //! The undo log: assigns units to machines, removes them from machines, and records each change so
-//! that it can be rolled back. The entries since the last plan are the pending plan, which is either
-//! applied or rolled back.
+//! that it can be rolled back. The entries since the last plan are the pending plan, which is
+//! either applied or rolled back.
 
 use std::sync::Arc;
 

@@ -55,8 +55,8 @@ pub(super) fn missing_metadata<'a>(
     Some((key, metadata.get(key).map(String::as_str)))
 }
 
-/// Returns the refusal for the first required key, in alphabetical order, that has no accepted value
-/// on the machine. Returns `None` if there is no such key.
+/// Returns the refusal for the first required key, in alphabetical order, that has no accepted
+/// value on the machine. Returns `None` if there is no such key.
 pub(crate) fn metadata_refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let (key, values) = first_missing(&requirements.metadata, &machine.metadata)?;
     Some(Refusal::MachineMetadata {
@@ -97,8 +97,8 @@ pub(super) fn max_per_machine_refusal_for(query: &PlacementQuery<'_>) -> Refusal
 }
 
 /// Returns the number of instances that stay on the machine, and the smallest limit set by these
-/// instances and the unit. Returns `None` if the unit is no instance, or if nothing needs the count of
-/// its template's instances.
+/// instances and the unit. Returns `None` if the unit is no instance, or if nothing needs the
+/// count of its template's instances.
 pub(super) fn instance_count(query: &PlacementQuery<'_>) -> Option<(u32, u32)> {
     let template = query.class.template.some()?;
     let own = limit(&query.class.requirements);

@@ -367,8 +367,8 @@ pub struct SupervisorConfig {
     /// sockets have abstract addresses.
     pub runtime_directory: Option<PathBuf>,
     /// Environment variables that every process of every unit gets, besides `PATH`. An
-    /// [`InitSupervisor`](crate::native::InitSupervisor) also passes on its own `LANG`, unless `LANG` is
-    /// set here.
+    /// [`InitSupervisor`](crate::native::InitSupervisor) also passes on its own `LANG`, unless
+    /// `LANG` is set here.
     pub environment: Vec<(String, String)>,
     /// Bytes of output kept per unit.
     pub log_limit: u64,

@@ -1,4 +1,5 @@
-//! "Participants", with the global units of a machine, and the assignment of units at some point of planning.
+//! "Participants", with the global units of a machine, and the assignment of units at
+//! some point of planning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
