@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use fleet_unitfile::{Finding, Severity, UnitFile, UnitName};
+use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 fn main() -> ExitCode {
     let paths: Vec<String> = std::env::args().skip(1).collect();
@@ -34,10 +34,7 @@ fn tell(path: &str) -> io::Result<bool> {
     let name = UnitName::parse(&name).map_err(io::Error::other)?;
     #[expect(clippy::disallowed_methods, reason = "an example is a program of its own")]
     let source = std::fs::read(path)?;
-    let (file, diagnostics) = UnitFile::parse_collecting(source);
-    let mut findings: Vec<Finding> = diagnostics.iter().map(Finding::from).collect();
-    findings.extend(file.check(&name));
-    findings.sort_by_key(|finding| finding.span().start);
+    let (_, findings) = UnitFile::check_source(&name, source);
     let is_sound = findings.iter().all(|finding| finding.severity() < Severity::Error);
     let mut stdout = io::stdout().lock();
     for finding in findings {

@@ -73,6 +73,27 @@ impl UnitFile {
         self.check_for(name, None)
     }
 
+    /// Parses and checks a source. Returns the unit file, without the invalid lines of the source,
+    /// and the findings about the grammar and the options, in the order of their positions.
+    ///
+    /// ```
+    /// use fleet_unitfile::UnitFile;
+    ///
+    /// let source = "[Service]\nExecStart=/usr/bin/web\nNice=no\nRestart\n";
+    /// let (unit, findings) = UnitFile::check_source(&"web.service".parse()?, source);
+    /// assert_eq!(unit.options().count(), 2);
+    /// let codes: Vec<_> = findings.iter().map(|it| it.code().as_str()).collect();
+    /// assert_eq!(codes, ["U0204", "U0007"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_source(name: &UnitName, source: impl AsRef<[u8]>) -> (Self, Vec<Finding>) {
+        let (file, diagnostics) = Self::parse_collecting(source);
+        let grammar = diagnostics.iter().map(|it| Finding::from(it).in_file(name.as_str()));
+        let mut findings: Vec<Finding> = grammar.chain(file.check(name)).collect();
+        findings.sort_by_key(|finding| finding.span().start);
+        (file, findings)
+    }
+
     /// Checks the unit file like [`check`](Self::check), for one version of systemd.
     ///
     /// The result also has a finding for each option, value and specifier that this version does

@@ -165,6 +165,10 @@ impl UnitFile {
     /// Returns the effective value of an option: the last one that no empty value resets. For a
     /// list, [`effective`](Self::effective) returns all of them.
     ///
+    /// systemd ignores an empty value of some options, such as `Restart=`, with a warning. For such
+    /// an option this function returns `None`, and [`check`](Self::check) reports the empty value.
+    /// Whether an option is written at all is a question for [`values`](Self::values).
+    ///
     /// ```
     /// use fleet_unitfile::UnitFile;
     ///

@@ -15,12 +15,7 @@ use proptest::prelude::*;
 
 /// Returns all findings of a file, from grammar and checks, in source order.
 fn findings(name: &str, source: &[u8]) -> (UnitFile, Vec<Finding>) {
-    let (file, diagnostics) = UnitFile::parse_collecting(source);
-    let mut findings: Vec<Finding> =
-        diagnostics.iter().map(|it| Finding::from(it).in_file(name)).collect();
-    findings.extend(file.check(&UnitName::parse(name).unwrap()));
-    findings.sort_by_key(|finding| finding.span().start);
-    (file, findings)
+    UnitFile::check_source(&UnitName::parse(name).unwrap(), source)
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests may read files; the crate itself may not")]
