@@ -23,6 +23,10 @@
 //! | `rotation_task` | notices writes, and rotates the logs that exceed their limits |
 //! | `journal`, `time_index` | the lines for a client, with cursors; when they were written |
 //! | `rate_limit` | the daemon's own messages about recurring errors |
+//!
+//! Each supervisor has one `rotation_task` for all its logs, beside its event loop. The frontends
+//! read a `journal` directly from the log, without the supervisor. A run that waits for a readiness
+//! line also reads its log, and rotates it meanwhile.
 
 pub(super) mod journal;
 pub(super) mod rate_limit;

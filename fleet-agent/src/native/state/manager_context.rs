@@ -1,4 +1,5 @@
-//! State that all units of one native service manager share: directories, clock, logs, and whether
+//! State that all units of one native service manager share: directories and their lock, clock,
+//! environment, change feed, control groups, process table, the task that rotates logs, and whether
 //! a shutdown has begun.
 
 use std::collections::BTreeSet;

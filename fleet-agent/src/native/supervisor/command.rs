@@ -1,8 +1,10 @@
 //! The commands of a supervisor, the handle by which a frontend sends them, its configuration and
 //! its errors.
 //!
-//! A frontend sends commands, and reads what the supervisor publishes: the [`Statuses`] of loaded
-//! units, the logs, and a counter of changes. It touches nothing else of the supervisor.
+//! A frontend sends commands, for loaded units through [`Requests`]. Each command has an answer; a
+//! snapshot is one too. A frontend also reads logs, and the published states: the [`Statuses`] of
+//! loaded units, the `feed` of their changes, and `changes`, a counter. It never touches a process
+//! or the planner.
 //!
 //! [`Statuses`]: super::managed_units::Statuses
 

@@ -1,13 +1,17 @@
 //! The one task that decides for all units: which start, stop and are retried, and in which order.
 //!
 //! ```text
-//! frontends ── Command ──> Supervisor ── RunUpdate ──> run_task ──> run driver ──> processes
-//!     ^                      │  ^  ^                      │
-//!     └── Statuses, logs ────┘  │  └────── RunReport ─────┘
-//!                      actions, │ events
-//!                               v
-//!                 InitState (the planner, pure)     Timers (next elapses)
+//!     ┌─── Statuses, feed, changes ────┐
+//!     v                                │
+//! frontends ── Command ──────────> Supervisor ── ActionKind, RunUpdate ──> run_task ──> run driver
+//!     │                             ^  ^  ^                                   │
+//!     └─> requests ── Command ──────┘  │  └────────────── RunReport ──────────┘
+//!            │                actions, │ events
+//!            v                         v
+//!          state         InitState (the planner, pure)      Timers (next elapses)
 //! ```
+//!
+//! Frontends read the logs of units directly. A snapshot is the answer to a command.
 //!
 //! The event loop wakes up for a command, a report, an event of a timer, or the earliest deadline:
 //! of the planner, of a timer, of a failed start or of changed files. Then it carries out the
@@ -17,14 +21,16 @@
 //! Units come from one source. `fleet-init` passes a whole graph, read from files. Under fleetd the
 //! units are loaded one by one, and [`managed_units`] maps the requests for them to the graph.
 //!
-//! A run task covers one run of one unit, from its start until no process of the run is left.
+//! A run task covers one run of one unit, from its start until no process of the run is left. The
+//! stand-in of an external unit has an `ExternalWatch` instead, with the same channels.
 //!
 //! | module | topic |
 //! |---|---|
-//! | `command`, `requests` | commands, handle, configuration, errors; requests for loaded units |
+//! | `command` | commands, the handle of a frontend, configuration, errors |
+//! | `requests` | requests for loaded units, in tasks of their own, not in the event loop |
 //! | `core`, `targets`, `units` | the planner; goal, extra targets and masks; the state per unit |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
-//! | `timers` | timer units: next elapse, start of their units |
+//! | `timers` | timers, loaded units only: next elapse, start of their units |
 //! | `recovery` | state of units of files that an earlier supervisor has left |
 //! | `run_task` | the task of a run, and its channel |
 //! | `snapshot`, `event_log` | the status of all units, and previews; log lines about units |

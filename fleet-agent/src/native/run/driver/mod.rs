@@ -1,4 +1,10 @@
-//! Drives the state machine of one run: carries out its actions, and passes events to it.
+//! Drives the state machine of one run: carries out its actions, and passes events to it. Stores
+//! the run before each spawn, and after each event before the run task reports it.
+//!
+//! | module | topic |
+//! |---|---|
+//! | `processes` | spawns processes, signals them, and waits for their exits |
+//! | `notifications` | messages, PID file, readiness line; main processes that are not children |
 
 mod notifications;
 mod processes;

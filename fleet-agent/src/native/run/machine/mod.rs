@@ -14,6 +14,13 @@
 //! The driver passes events (`on_…`, `stop`, `kill`) to the state machine. After each event, the
 //! driver carries out all actions that [`next_action`](ServiceRun::next_action) returns. At the
 //! time that [`due`](ServiceRun::due) returns, it calls [`on_time`](ServiceRun::on_time).
+//!
+//! | module | topic |
+//! |---|---|
+//! | `state` | phases, stored state, actions, and the outcome in systemd's words |
+//! | `phases` | start, stop and reload |
+//! | `process_events`, `sd_notify_message` | exits and messages of processes; parsed messages |
+//! | `graph_events` | phases as events for the planner |
 
 #[cfg(test)]
 pub(crate) mod notification_tests;

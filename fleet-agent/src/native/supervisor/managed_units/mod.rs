@@ -8,16 +8,19 @@
 //!
 //! Requests are mapped to the graph: loading a unit adds it to the graph, and each unit that should
 //! run is an extra target. There is no goal. A caller waits until the unit has reached the
-//! requested state. All state of this module belongs to the event loop, which passes the
-//! [`Core`] that these units share with units of files.
+//! requested state. All state of this module belongs to the event loop, except [`Statuses`], which
+//! callers read. The event loop passes the [`Core`] that these units share with units of files.
 //!
 //! | module | topic |
 //! |---|---|
 //! | `loaded_unit`, `graph` | one loaded unit; the graph of all, rebuilt when they change |
-//! | `external`, `timers` | units that others run; timers that a unit starts |
+//! | `external` | external units, which this manager does not run |
 //! | `calls`, `waiters` | start, stop, restart, reload, unload; the callers that wait for them |
-//! | `status` | the published status |
+//! | `status` | the published status: of the run while a run exists, otherwise of the planner |
 //! | `recovery` | the units that an earlier daemon has left |
+//!
+//! Timers are in `supervisor/timers`. [`ManagedUnits`] owns them, because only loaded units have
+//! timers.
 
 mod calls;
 pub(in crate::native) mod external;
