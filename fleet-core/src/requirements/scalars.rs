@@ -3,9 +3,9 @@
 use fleet_unitfile::Span;
 
 use super::parse::{SectionReader, depends_on_instance};
-use super::preferences::is_spread_key;
 use super::{
     FleetOption, OnPartition, Preference, RequirementErrorKind as Kind, Reschedule, Spread,
+    is_spread_key,
 };
 use crate::{Expression, Resource};
 

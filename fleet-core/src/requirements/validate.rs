@@ -7,10 +7,9 @@ use std::fmt;
 use fleet_unitfile::{Span, UnitName};
 
 use super::parse::{MAX_VALUES, SectionReader, Spanned};
-use super::preferences::is_spread_key;
 use super::{
     FleetOption, OnPartition, Preference, RequirementErrorKind, RequirementWarningKind,
-    Requirements, Reschedule, Spread,
+    Requirements, Reschedule, Spread, is_spread_key,
 };
 use crate::Pattern;
 use crate::pattern::Peer;

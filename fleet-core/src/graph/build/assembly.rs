@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use fleet_unitfile::spelling::suggest;
 
-use super::adjacency::{Adjacency, Edge, number};
 use super::cycle::{components, shortest_cycle};
 use super::error::{GraphError, SettingConflict};
-use super::{Graph, Settings};
+use super::{Adjacency, Edge, Graph, Settings, number};
 use crate::graph::model::{
     DelayGrowth, EdgeKind, InitUnit, Name, RestartWhen, Run, ServiceType, Target,
 };

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::adjacency::{Adjacency, Link, number};
 use super::error::DependencyCycle;
+use super::{Adjacency, Link, number};
 use crate::graph::model::{EdgeKind, InitUnit};
 
 /// Maximum number of edges that the search for the shortest cycle of a component visits. Once it is

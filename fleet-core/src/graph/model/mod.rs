@@ -2,17 +2,16 @@
 
 mod condition;
 mod exec_environment;
-mod name;
 mod run;
 mod signal;
 mod unit;
 
+pub use self::unit::{InvalidName, Name, Target};
 pub use condition::{ConditionResult, ConditionTest, UnitCondition};
 pub use exec_environment::{
     DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, Rlimits,
     WorkingDirectory,
 };
-pub use name::{InvalidName, Name, Target};
 pub use run::{
     Command, DelayGrowth, Exit, Kill, KillMode, NotifyAccess, OnCleanExit, Restart, RestartLimit,
     RestartWhen, Run, StatusSet, WatchdogAction,

@@ -5,7 +5,7 @@
 //! are propagated only after all other changes.
 
 use super::queues::RankSet;
-use crate::graph::build::adjacency::{Adjacency, number};
+use crate::graph::build::{Adjacency, number};
 use crate::graph::model::EdgeKind;
 
 /// Degraded flag of each unit, with the data it is derived from.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::node::Node;
 use super::nodes::Nodes;
-use crate::graph::build::adjacency::Adjacency;
+use crate::graph::build::Adjacency;
 use crate::graph::build::cycle::components_by;
 use crate::graph::model::{EdgeKind, Target};
 

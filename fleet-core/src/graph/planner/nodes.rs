@@ -9,8 +9,7 @@ use super::need::{Components, RequestedTargets};
 use super::node::{Counts, DependencyEffect, MissingTargets, NeighbourView, Node};
 use super::phase::{Phase, StopReason};
 use super::queues::{MarkedUnits, Queues, RankSet};
-use crate::graph::build::Graph;
-use crate::graph::build::adjacency::{Adjacency, Edge, number};
+use crate::graph::build::{Adjacency, Edge, Graph, number};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
 /// The nodes of a graph. Derived data follows from the observed state of the units; after a change

@@ -6,7 +6,7 @@ use super::InitState;
 use super::event::{ActionKind, EventKind, UnitAction, UnitEvent};
 use super::phase::{Activity, Phase, StopOutcome, StopReason};
 use crate::Timestamp;
-use crate::graph::build::adjacency::{Adjacency, Link};
+use crate::graph::build::{Adjacency, Link};
 use crate::graph::model::{EdgeKind, Exit, InitUnit, Name, ServiceType};
 
 /// Result of a preview in which every start and every stop succeeds.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::node::QueueMembership;
 use crate::Timestamp;
-use crate::graph::build::adjacency::number;
+use crate::graph::build::number;
 
 /// A set of numbers below a bound, from which the smallest number is removed first. A set of ranks
 /// therefore yields each unit after the unit's dependencies.

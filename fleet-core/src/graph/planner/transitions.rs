@@ -11,8 +11,7 @@ use super::node::Node;
 use super::nodes::Nodes;
 use super::phase::{Activity, FailureCause, Phase, StopOutcome, StopReason};
 use crate::Timestamp;
-use crate::graph::build::Graph;
-use crate::graph::build::adjacency::number;
+use crate::graph::build::{Graph, number};
 use crate::graph::model::{Exit, InitUnit, Name, ServiceType};
 
 /// Time within which a killed unit has to exit. After this time, the remaining processes count as

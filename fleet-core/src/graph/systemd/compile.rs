@@ -8,8 +8,9 @@ use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType};
 
 use super::draft::Draft;
-use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
-use super::support::{Support, support};
+use super::support::{
+    OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, support,
+};
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};
 use crate::graph::model::{InitUnit, Name};

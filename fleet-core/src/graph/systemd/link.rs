@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_unitfile::{UnitName, UnitType};
 
 use super::compile::{CompiledUnit, Relation, RelationKind};
-use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal};
+use super::support::{OptionPosition, RefusalCause, Remark, UnitRefusal};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
 /// Units that are not part of the graph.

@@ -15,16 +15,15 @@ mod compile;
 mod draft;
 mod exec_environment;
 mod link;
-mod refusal;
 mod service;
 mod service_options;
 mod support;
 mod timer;
 mod value;
 
+pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 pub use link::{ExternalUnits, LinkedUnits, link};
-pub use refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 pub use support::{Support, support};
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,

@@ -1,12 +1,12 @@
 //! Keys for commands, timeouts and exits.
 
 use super::read::{duration_or_none, one_of};
-use super::write::{duration, some, statuses, unless, word};
 use super::{Form, Key, read};
 use crate::graph::format::command;
 use crate::graph::format::diagnostic::Problems;
 use crate::graph::format::draft::{Draft, TypeWord, Types};
 use crate::graph::format::lexer::Value;
+use crate::graph::format::print::{duration, some, statuses, unless, word};
 use crate::graph::model::{Command, NotifyAccess, OnCleanExit, Run};
 
 /// Declares a key with a list of commands, one per line.

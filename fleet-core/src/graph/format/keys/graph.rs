@@ -6,11 +6,11 @@ use std::fmt;
 use fleet_unitfile::spelling::suggest;
 
 use super::read::target_items;
-use super::write::{list, some, unless};
 use super::{Form, Key, read};
 use crate::graph::format::diagnostic::{Code, Problems, short};
 use crate::graph::format::draft::{Draft, TypeWord, Types};
 use crate::graph::format::lexer::Value;
+use crate::graph::format::print::{list, some, unless};
 use crate::graph::model::{
     ConditionTest, EdgeKind, InitUnit, LinePattern, Readiness, ServiceType, UnitCondition,
 };
@@ -72,7 +72,7 @@ pub(super) const KEYS: &[Key] = &[
         |value, draft, problems| draft.ready_wait = read::duration(value, problems),
         |unit, _| match unit.kind {
             ServiceType::ForegroundSupervised(Readiness::Alive(time)) => {
-                vec![super::write::duration(Some(time))]
+                vec![crate::graph::format::print::duration(Some(time))]
             }
             _ => Vec::new(),
         },

@@ -5,7 +5,6 @@ mod exec_environment;
 mod graph;
 mod read;
 mod restart;
-mod write;
 
 use super::diagnostic::Problems;
 use super::draft::{Draft, Types};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::read::{duration_or_none, number, one_of};
-use super::write::{duration, some, statuses, unless, word, yes_or_no};
 use super::{Form, Key, read};
 use crate::graph::format::diagnostic::{Code, Problems};
 use crate::graph::format::draft::{Draft, Types};
 use crate::graph::format::finish::default_max_delay;
 use crate::graph::format::lexer::Value;
+use crate::graph::format::print::{duration, some, statuses, unless, word, yes_or_no};
 use crate::graph::model::{
     DelayGrowth, Kill, KillMode, Restart, RestartLimit, RestartWhen, Signal, WatchdogAction,
 };

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::next::{LastTriggers, NextElapse};
-use super::{Timer, TimerContext};
+use super::{LastTriggers, NextElapse, Timer, TimerContext};
 use crate::{ActiveState, Timestamp};
 
 /// Phases of a timer, with systemd's names.
