@@ -42,8 +42,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::ui::colour::Colour;
 use crate::ui::error::{CliError, Exit};
+use crate::ui::table::Colour;
 use args::{Cli, Command};
 
 /// Runs `fleet-init` with these arguments, of which the first is the program name. Returns the exit

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::protocol::{StatusHeader, Unit};
 use super::status_text::format_duration;
-use crate::ui::colour::Colour;
-use crate::ui::table::{cell, painted};
+use crate::ui::table::{Colour, cell, painted};
 
 /// Maximum depth of a tree. A unit at this depth becomes the root of another tree below this one.
 /// Otherwise a long chain of dependencies would make the rows very wide.

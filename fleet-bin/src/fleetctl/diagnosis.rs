@@ -8,8 +8,8 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::format::{MachineLabels, short_hash, short_machine, unknown_for, without_name};
-use crate::ui::colour::{BAD, Colour, HELP, ODD};
 use crate::ui::output::Record;
+use crate::ui::table::{BAD, Colour, HELP, ODD};
 
 /// Number of restarts from which a unit gets a warning.
 const MANY_RESTARTS: u32 = 5;

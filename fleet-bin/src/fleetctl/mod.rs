@@ -18,7 +18,6 @@
 //! Errors, output formats, tables and colours are those of all programs (`ui`).
 
 pub(crate) mod args;
-mod columns;
 mod commands;
 mod concurrent;
 mod diagnosis;
@@ -44,16 +43,16 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use fleet_agent::SystemClock;
 
-use crate::ui::colour::Colour;
+use crate::fleetctl::session::ssh;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Output;
+use crate::ui::table::Colour;
 use args::flags::Flags;
 use args::{Cli, Command, flags, spelling};
 use progress::Progress;
 use session::settings::Settings;
-use session::ssh::Ssh;
-use session::tunnel::Tunnel;
-use session::{Session, settings, tunnel};
+use session::ssh::{Ssh, Tunnel};
+use session::{Session, settings};
 
 /// Runs `fleetctl` and returns its exit code. `args` starts with the name of the program, and
 /// `environment` looks up environment variables.
@@ -107,7 +106,7 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
     let result = runtime.block_on(async {
         match settings.ssh.tunnel() {
             Some(_) if !command.is_local() => {
-                tunnel::until_signal(run_command(command, settings)).await
+                ssh::until_signal(run_command(command, settings)).await
             }
             _ => run_command(command, settings).await,
         }

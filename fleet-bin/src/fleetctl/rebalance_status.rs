@@ -56,7 +56,7 @@ fn remedy(unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::colour::Colour;
+    use crate::ui::table::Colour;
 
     fn state(unit: &str, active: &str, sub: &str, problem: &str) -> UnitStateEntity {
         UnitStateEntity {

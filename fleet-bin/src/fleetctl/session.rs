@@ -3,7 +3,6 @@
 pub(super) mod credentials;
 pub(super) mod settings;
 pub(super) mod ssh;
-pub(super) mod tunnel;
 
 pub(super) mod machines;
 

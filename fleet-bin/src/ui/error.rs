@@ -4,8 +4,8 @@ use std::error::Error;
 use std::io::Write;
 use std::{fmt, io};
 
-use super::colour::{BAD, Colour, HELP};
 use super::sanitize::sanitize_for_terminal;
+use super::table::{BAD, Colour, HELP};
 
 /// Largest number of further errors to print after the first.
 const MAX_OTHERS: usize = 19;

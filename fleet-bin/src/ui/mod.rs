@@ -1,6 +1,5 @@
 //! What the three programs share at the terminal: errors, output formats, tables and colours.
 
-pub(crate) mod colour;
 pub(crate) mod error;
 pub(crate) mod findings;
 pub(crate) mod global_args;

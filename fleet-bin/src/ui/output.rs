@@ -6,11 +6,10 @@ use std::io::{IsTerminal as _, Write};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::colour::Colour;
 use super::error::CliError;
 use super::global_args::Format;
 use super::sanitize::{sanitize_for_terminal, sanitize_json, sanitize_line, sanitize_painted};
-use super::table::clean;
+use super::table::{Colour, clean};
 
 /// A result with a name.
 pub(crate) trait Record: Serialize {

@@ -83,7 +83,7 @@ fn paint(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::colour::{BAD, Colour, HELP, ODD};
+    use crate::ui::table::{BAD, Colour, HELP, ODD};
 
     #[test]
     fn control_characters_become_escapes() {

@@ -7,9 +7,8 @@ use serde::Serialize;
 
 use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::ListArgs;
-use crate::fleetctl::columns::Columns;
 use crate::fleetctl::diagnosis::is_draining;
-use crate::fleetctl::format::{offers, short_machine, unknown_for};
+use crate::fleetctl::format::{Columns, offers, short_machine, unknown_for};
 use crate::ui::error::CliError;
 use crate::ui::output::Record;
 use crate::ui::table::cell;
@@ -92,7 +91,7 @@ fn pairs(metadata: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::colour::Colour;
+    use crate::ui::table::Colour;
 
     #[test]
     fn machine_table_matches_the_documentation() {

@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::ListArgs;
-use crate::fleetctl::columns::Columns;
 use crate::fleetctl::concurrent::buffered;
-use crate::fleetctl::format::{MachineLabels, first_clause, machine_label, short_hash};
+use crate::fleetctl::format::{Columns, MachineLabels, first_clause, machine_label, short_hash};
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::source;
 use crate::ui::error::CliError;
@@ -161,7 +160,7 @@ pub(super) async fn cat(context: &mut Context, args: &[String]) -> Result<(), Cl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::colour::Colour;
+    use crate::ui::table::Colour;
 
     #[test]
     fn description_expands_instance_specifiers() {

@@ -9,9 +9,8 @@ use serde::Serialize;
 
 use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::ListArgs;
-use crate::fleetctl::columns::Columns;
 use crate::fleetctl::format::{
-    MachineLabels, first_clause, machine_label, short_hash, unknown_for, without_name,
+    Columns, MachineLabels, first_clause, machine_label, short_hash, unknown_for, without_name,
 };
 use crate::fleetctl::wait::outcome;
 use crate::ui::error::CliError;
@@ -169,7 +168,7 @@ fn is_wanted(unit: &wire::UnitEntity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::colour::Colour;
+    use crate::ui::table::Colour;
 
     fn state(name: &str, machine: &str, active: &str, problem: &str) -> wire::UnitStateEntity {
         wire::UnitStateEntity {

@@ -20,12 +20,11 @@ use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::session::machines::MachineCache;
 use crate::fleetctl::wait::Observation;
-use crate::ui::colour::Colour;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::global_args::Format;
 use crate::ui::output::Record;
 use crate::ui::sanitize::sanitize_line;
-use crate::ui::table::clean;
+use crate::ui::table::{Colour, clean};
 
 /// Time limit for reading the journal on one machine. After this time, a note appears in place of
 /// the journal.
