@@ -14,7 +14,8 @@ use crate::{ServiceError, wall_time};
 #[async_trait]
 pub trait JournalReader: Send + Sync + 'static {
     /// Returns the output of a unit, oldest line first. A journal with `follow` ends when the unit
-    /// is unloaded.
+    /// is unloaded. Stored lines outlive the daemon; whether they outlive the unload of their unit
+    /// is up to the implementation.
     ///
     /// An implementation without cursors treats every [`after`](JournalQuery::after) as a line that
     /// is no longer stored, as [`Journal::from_lines`] does.

@@ -33,7 +33,8 @@ use tokio::sync::Notify;
 #[async_trait]
 pub trait ServiceManager: Send + Sync + 'static {
     /// Loads a unit from its file. If the unit is already known with the same file, only records
-    /// the epoch.
+    /// the epoch. If it is known with another file, replaces that file: a running unit keeps
+    /// running, its requested state stays the same, and its next start uses the new file.
     ///
     /// # Errors
     ///
@@ -62,6 +63,7 @@ pub trait ServiceManager: Send + Sync + 'static {
     ///
     /// # Errors
     ///
+    /// - [`ServiceError::NotLoaded`] if the unit is not known.
     /// - [`ServiceError::StartFailed`] if the unit did not become active. The unit is nevertheless
     ///   recorded as launched, and its own restart policy takes over.
     /// - [`ServiceError::NothingToTrigger`] if the unit would start another unit that is not
@@ -69,10 +71,18 @@ pub trait ServiceManager: Send + Sync + 'static {
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
     /// Stops a unit if it is active, starts it again, and records the generation.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start`](Self::start).
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
     /// Stops a unit and waits for its end. The unit stays loaded. A start or restart in progress is
     /// cancelled, so this call takes no longer than the stop of a running unit.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::NotLoaded`], and [`ServiceError::Unavailable`].
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
     /// Makes an active unit reload its own configuration, as its file specifies. Returns once the

@@ -65,7 +65,8 @@ pub trait Harness: Send + Sync {
     /// previous service manager first.
     async fn open(&self) -> Opened;
 
-    /// Whether the service manager can reload units.
+    /// Whether the service manager can reload units. By default it can; a service manager with the
+    /// default [`reload_unit`](ServiceManager::reload_unit) returns `false` here.
     fn can_reload(&self) -> bool {
         true
     }
@@ -73,8 +74,12 @@ pub trait Harness: Send + Sync {
     /// A directory that the units may use.
     fn directory(&self) -> &Path;
 
-    /// Returns the file of a unit with this name and of this kind. The default implementation needs
-    /// `/bin/sh` and `/bin/sleep`.
+    /// Returns the file of a unit with this name and of this kind.
+    ///
+    /// The files of the default implementation need `/bin/sh`, `/bin/sleep` and a service manager
+    /// that supports `Type=oneshot`, `ExecStop=`, `ExecReload=`, `TimeoutStopSec=` and quotes, and
+    /// that refuses a service without `ExecStart=`. Other service managers return files of their
+    /// own.
     fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
         let gate = self.gate(unit);
         let service = match kind {
