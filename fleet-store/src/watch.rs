@@ -75,6 +75,8 @@ impl Watch {
     /// # Ok(())
     /// # }
     /// ```
+    /// `capacity` is the number of revisions by which the reader may lag behind; the stores of this
+    /// crate use 1024.
     #[must_use]
     pub fn channel(capacity: usize) -> (WatchSender, Self) {
         Self::with_backlog(Vec::new(), capacity)

@@ -22,6 +22,16 @@ use crate::{
 /// Mutating operations return their [`Changes`]. The owner can make these changes durable and
 /// publish them to watchers. All timestamps passed to one keyspace must come from the same clock.
 ///
+/// A store that owns a keyspace does three things:
+///
+/// - It calls [`expire`](Self::expire) before each change and at
+///   [`next_expiry`](Self::next_expiry), and publishes those changes too.
+/// - It stores the changes before it acknowledges and publishes them. After a failed write the
+///   keyspace is ahead of the file, so the store reports [`StoreError::Unknown`] and reads the file
+///   again before it serves anything else.
+/// - After a restart it calls [`restore`](Self::restore), then
+///   [`restore_lease`](Self::restore_lease) for each lease of an entry.
+///
 /// ```
 /// use fleet_core::{Revision, Timestamp};
 /// use fleet_store::{Commit, Transaction};
