@@ -13,7 +13,7 @@ use fleet_unitfile::{UnitFile, UnitName, UnitType};
 
 use crate::journal::{Journal, JournalReader};
 use crate::native::linux::process_table::Tracking;
-use crate::native::log::{Log, journal};
+use crate::native::log::journal;
 use crate::native::state::manager_context::running_units;
 use crate::native::supervisor::command::{Command, SupervisorHandle};
 use crate::native::supervisor::managed_units::ManagedUnitsConfig;
@@ -80,15 +80,15 @@ use crate::{
 /// output is lost. On file systems without holes the file is truncated, and output written at that
 /// instant may be lost.
 ///
-/// A log is checked after its first write, and within a tenth of a second for as long as more is
+/// A log is checked after its first write, and every 50 milliseconds for as long as more is
 /// written. Unloading a unit removes its log.
 ///
 /// The time of each line is not recorded, but the size of the file at each check is. A journal
 /// [`since`](fleet_core::journal::JournalQuery::since) a timestamp begins at the last recorded size
 /// that was certainly reached before that timestamp:
 ///
-/// - For a unit that writes continuously, the journal begins at most a tenth of a second too early.
-///   For older timestamps it may begin earlier, because some recorded sizes are dropped.
+/// - For a unit that writes continuously, the journal begins at most 50 milliseconds too early. For
+///   older timestamps it may begin earlier, because some recorded sizes are dropped.
 /// - For a unit that paused at the timestamp, the beginning is exact.
 /// - Output from before this manager was opened counts as written at the time of its last line.
 pub struct NativeManager(SupervisorHandle);
@@ -256,26 +256,14 @@ impl ServiceManager for NativeManager {
 #[async_trait]
 impl JournalReader for NativeManager {
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        match query.after {
-            // A timer writes nothing, so no line of it can be missing.
-            Some(cursor) if unit.unit_type() != UnitType::Timer => {
-                self.read_log(unit, |log| journal::read_after(log, &cursor, query.follow))
-            }
-            _ => self.read_log(unit, |log| journal::read(log, &query)),
-        }
-    }
-}
-
-impl NativeManager {
-    fn read_log(
-        &self,
-        unit: &UnitName,
-        read: impl FnOnce(&Arc<Log>) -> io::Result<Journal>,
-    ) -> Result<Journal, ServiceError> {
+        // A timer writes nothing, so no line of it can be missing.
+        let is_timer = unit.unit_type() == UnitType::Timer;
+        let query = if is_timer { query.with_after(None) } else { query };
         let status = self.0.requests().status(unit);
         let status = status.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let action = || format!("read the log of {unit}");
-        read(&status.log).map_err(|source| ServiceError::Io { action: action(), source })
+        journal::read(&status.log, &query)
+            .map_err(|source| ServiceError::Io { action: action(), source })
     }
 }
 

@@ -21,6 +21,14 @@ const MAX_LINE: usize = 64 * 1024;
 /// Starts a task that sends the lines of a log to the returned journal. The task ends early if the
 /// journal is dropped or the log is removed.
 pub(crate) fn read(log: &Arc<Log>, query: &JournalQuery) -> io::Result<Journal> {
+    match &query.after {
+        Some(cursor) => read_after(log, cursor, query.follow),
+        None => read_last(log, query),
+    }
+}
+
+/// Reads the last lines of a log, which `lines` and `since` of the query limit.
+fn read_last(log: &Arc<Log>, query: &JournalQuery) -> io::Result<Journal> {
     let (lines, since) = (query.lines, query.since.map(|since| since.at(wall_time())));
     begin(log, query.follow, move |log| {
         let (text, end) = log.tail(lines, since)?;
@@ -36,8 +44,8 @@ fn truncation_notice() -> JournalLine {
     JournalLine::new(text)
 }
 
-/// As [`read`], but starts after the line with this cursor.
-pub(crate) fn read_after(log: &Arc<Log>, cursor: &str, follow: bool) -> io::Result<Journal> {
+/// Reads the lines after the line with this cursor.
+fn read_after(log: &Arc<Log>, cursor: &str, follow: bool) -> io::Result<Journal> {
     let cursor: Option<LogCursor> = cursor.parse().ok();
     begin(log, follow, move |log| {
         let (mut text, end) = log.tail(None, None)?;

@@ -369,6 +369,26 @@ async fn failure_has_a_reason_and_can_be_reset() {
     stand.clean_up().await;
 }
 
+/// Regression: the supervisor ignored the cursor, and returned all lines again.
+#[tokio::test]
+async fn journal_of_files_resumes_after_a_cursor() {
+    let script = "echo one; echo two; echo three; exec sleep 1000";
+    let stanzas = supervised("main", &format!("exec-start: /bin/sh -c '{script}'\n"));
+    let stand = Stand::new(&stanzas, "main").await;
+    let is_active = |unit: &UnitSnapshot| matches!(unit.report.state, DerivedState::Active(_));
+    let unit = stand.wait_for("main", is_active).await.unit;
+    let query = JournalQuery::default().with_follow(true);
+    let journal = |query| stand.supervisor.journal(&unit, &query).expect("it can be read");
+    let first = journal(query.clone()).next_line().await.expect("it is followed");
+    assert_eq!(first.text, "one");
+    let mut rest = journal(query.with_after(first.cursor));
+    for line in ["two", "three"] {
+        assert_eq!(rest.next().await.as_deref(), Some(line));
+    }
+    drop(rest);
+    stand.clean_up().await;
+}
+
 /// Regression: of several commands, the reason did not name the one that had failed.
 #[tokio::test]
 async fn failing_command_is_named_with_its_key() {
