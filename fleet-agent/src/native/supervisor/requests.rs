@@ -365,18 +365,21 @@ impl Requests {
 struct UnitLock {
     requests: Arc<Requests>,
     unit: UnitName,
-    mutex: Arc<tokio::sync::Mutex<()>>,
+    /// Set until the drop.
+    mutex: Option<Arc<tokio::sync::Mutex<()>>>,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
 impl UnitLock {
     fn new(requests: &Arc<Requests>, unit: &UnitName) -> Self {
         let mutex = Arc::clone(lock(&requests.locks).entry(unit.clone()).or_default());
-        Self { requests: Arc::clone(requests), unit: unit.clone(), mutex, guard: None }
+        Self { requests: Arc::clone(requests), unit: unit.clone(), mutex: Some(mutex), guard: None }
     }
 
     async fn acquire(&mut self) {
-        self.guard = Some(Arc::clone(&self.mutex).lock_owned().await);
+        if let Some(mutex) = &self.mutex {
+            self.guard = Some(Arc::clone(mutex).lock_owned().await);
+        }
     }
 }
 
@@ -384,8 +387,10 @@ impl Drop for UnitLock {
     fn drop(&mut self) {
         self.guard = None;
         let mut locks = lock(&self.requests.locks);
-        // Two owners: the table, and this lock.
-        if Arc::strong_count(&self.mutex) == 2 {
+        // Under the lock of the table: of several drops at once, the last one finds only the
+        // table's own reference.
+        self.mutex = None;
+        if locks.get(&self.unit).is_some_and(|mutex| Arc::strong_count(mutex) == 1) {
             locks.remove(&self.unit);
         }
     }
@@ -404,6 +409,8 @@ fn log_unstored_stop(unit: &UnitName, error: &ServiceError) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use futures_util::poll;
     use tokio::sync::oneshot;
 
@@ -431,5 +438,39 @@ mod tests {
         assert_eq!(lock(&requests.locks).len(), 1, "the waiter's turn has come");
         drop(waiter);
         assert!(lock(&requests.locks).is_empty());
+    }
+
+    /// Regression: each of two locks counted the reference of the other one, so neither removed the
+    /// entry.
+    #[tokio::test]
+    async fn locks_dropped_at_once_leave_no_lock() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let handle = open(home.path()).await;
+        let requests = handle.requests();
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        // A barrier that wakes both threads at the same time, unlike one that sleeps.
+        let arrived = AtomicUsize::new(0);
+        let meet = || {
+            let all = arrived.fetch_add(1, Ordering::SeqCst) / 2 * 2 + 2;
+            while arrived.load(Ordering::SeqCst) < all {
+                std::thread::yield_now();
+            }
+        };
+        let count_left = || {
+            (0..50_000).filter(|_| {
+                let unit_lock = UnitLock::new(requests, &unit);
+                meet();
+                drop(unit_lock);
+                meet();
+                let is_left = !lock(&requests.locks).is_empty();
+                meet();
+                is_left
+            })
+        };
+        let left = std::thread::scope(|scope| {
+            let other = scope.spawn(|| count_left().count());
+            count_left().count().max(other.join().expect("it ends"))
+        });
+        assert_eq!(left, 0, "entries left");
     }
 }
