@@ -17,7 +17,7 @@ use crate::files::write_atomic;
 pub(super) const BLOCK: u64 = 64 * 1024;
 
 /// Largest block size of file systems.
-const LARGEST_BLOCK: u64 = 16 << 20;
+pub(super) const LARGEST_BLOCK: u64 = 16 << 20;
 
 /// Turns everything before the offset `before` into a hole. Returns `false` if the file system does
 /// not support holes.

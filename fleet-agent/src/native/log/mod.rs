@@ -51,7 +51,8 @@ use tokio::sync::watch;
 use crate::clock::{as_wall_time, wall_time};
 use crate::files::{create_private_dir, private_file};
 use hole::{
-    BLOCK, BaseOffset, data_start, is_missing, next_line, offset_file, punch_hole, start_of_line,
+    BLOCK, BaseOffset, LARGEST_BLOCK, data_start, is_missing, next_line, offset_file, punch_hole,
+    start_of_line,
 };
 use time_index::TimeIndex;
 
@@ -81,6 +82,8 @@ struct LogState {
     time_index: TimeIndex,
     /// Identifies the file.
     inode: u64,
+    /// Allocated size of the file.
+    allocated: u64,
     /// Whether another program has truncated the file before.
     was_emptied: bool,
     /// Offset of a reader whose unread lines must be kept.
@@ -112,6 +115,13 @@ impl LogState {
             || end - self.base_offset.base.min(end) > self.longest
     }
 
+    /// Whether the file takes more disk space than its stored part should. This happens if a process
+    /// writes into the hole because it does not append. One block more is tolerated, because the
+    /// block in which the hole ends stays allocated as a whole.
+    fn hole_is_filled(&self, limit: u64) -> bool {
+        self.floor > self.base_offset.base && self.allocated > limit.saturating_add(LARGEST_BLOCK)
+    }
+
     /// Records the file's metadata. Returns the end offset.
     fn update(&mut self, path: &Path, file: &Metadata) -> io::Result<u64> {
         let written = as_wall_time(file.modified()?);
@@ -125,6 +135,7 @@ impl LogState {
         if is_the_same && is_shorter {
             self.warn_emptied(path);
         }
+        self.allocated = file.blocks().saturating_mul(512);
         let end = self.base_offset.base + file.len();
         self.time_index.record_check(end, written, wall_time());
         Ok(end)
@@ -180,6 +191,7 @@ impl Log {
             longest: LONGEST,
             time_index: TimeIndex::default(),
             inode: metadata.ino(),
+            allocated: 0,
             was_emptied: false,
             read_offset: Weak::new(),
         };
@@ -247,9 +259,10 @@ impl Log {
         state.update(&self.path, &file)
     }
 
-    /// Whether the log has grown past its limit, as of the last check.
+    /// Whether the log has grown past its limit, or its hole is filled, as of the last check.
     pub(crate) fn exceeds_limit(&self) -> bool {
-        self.lock().has_grown(self.limit)
+        let state = self.lock();
+        state.has_grown(self.limit) || state.hole_is_filled(self.limit)
     }
 
     /// Returns a lock that keeps everything from `offset` on, until it is read or the lock is
@@ -268,12 +281,16 @@ impl Log {
     }
 
     /// Checks the size of the log. If the log has grown past its limit, drops everything except the
-    /// newer half and the part that the reader has not read yet.
+    /// newer half and the part that the reader has not read yet. If its hole is filled, frees it
+    /// again.
     pub(crate) fn trim(&self) -> io::Result<()> {
         let mut state = self.lock();
         let metadata = std::fs::metadata(&self.path)?;
         let (end, length) = (state.update(&self.path, &metadata)?, metadata.len());
         let (is_too_long, floor) = (length > state.longest, state.floor - state.base_offset.base);
+        if state.hole_is_filled(self.limit) {
+            punch_hole(&append(&self.path)?, floor)?;
+        }
         if end - state.floor <= self.limit && !is_too_long {
             return Ok(());
         }

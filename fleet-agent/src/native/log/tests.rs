@@ -304,6 +304,27 @@ fn truncating_unit_gets_no_extra_lines() {
     assert_eq!((read.as_str(), all(&log).as_str()), ("four\nfive\n", "four\nfive\n"));
 }
 
+/// A unit may clear `O_APPEND` and then write into the hole.
+#[test]
+fn writes_into_the_hole_are_freed_again() {
+    let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(2 << 20));
+    if !knows_holes(&log) {
+        return;
+    }
+    log.trim().expect("it can be done");
+    let (floor, kept) = (log.floor(), all(&log));
+    for _ in 0..2 {
+        let file = File::options().write(true).open(log.path()).expect("it is there");
+        file.write_all_at(&vec![b'x'; 24 << 20], 0).and_then(|()| log.check()).expect("written");
+        assert!(log.exceeds_limit() && !log.is_held());
+        log.trim().and_then(|()| log.check()).expect("it can be done");
+        assert!(!log.exceeds_limit());
+        let allocated = std::fs::metadata(log.path()).expect("it is there").blocks() * 512;
+        assert!(allocated <= 1 << 20, "{allocated} bytes");
+        assert_eq!((log.floor(), all(&log) == kept), (floor, true));
+    }
+}
+
 /// A reader gets all lines, even if the log exceeds its limit meanwhile. Lines are dropped only
 /// once they are read.
 #[test]
