@@ -358,3 +358,35 @@ pub struct UnitDetails {
     #[serde(with = "wire::millis")]
     pub last_elapse: Option<Timestamp>,
 }
+
+impl UnitDetails {
+    /// Sets the time until the unit is restarted automatically.
+    #[must_use]
+    pub fn with_retry_in(self, retry_in: impl Into<Option<Duration>>) -> Self {
+        Self { retry_in: retry_in.into(), ..self }
+    }
+
+    /// Sets the reasons why the unit is degraded, though it is active.
+    #[must_use]
+    pub fn with_degraded_by(self, degraded_by: Vec<String>) -> Self {
+        Self { degraded_by, ..self }
+    }
+
+    /// Sets how the unit's processes are tracked.
+    #[must_use]
+    pub fn with_tracking(self, tracking: impl Into<Option<String>>) -> Self {
+        Self { tracking: tracking.into(), ..self }
+    }
+
+    /// Sets the wall-clock time of a timer's next elapse.
+    #[must_use]
+    pub fn with_next_elapse(self, next_elapse: impl Into<Option<Timestamp>>) -> Self {
+        Self { next_elapse: next_elapse.into(), ..self }
+    }
+
+    /// Sets the wall-clock time of a timer's last elapse.
+    #[must_use]
+    pub fn with_last_elapse(self, last_elapse: impl Into<Option<Timestamp>>) -> Self {
+        Self { last_elapse: last_elapse.into(), ..self }
+    }
+}

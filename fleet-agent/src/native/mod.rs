@@ -74,10 +74,6 @@ mod supervisor;
 
 pub use frontends::files::InitSupervisor;
 pub use frontends::manager::{NativeConfig, NativeManager};
-pub use linux::cgroup::remove_empty_cgroups;
-pub use linux::identity::{group_exists, machine_specifiers, user_exists};
-pub use linux::limits::{raise_file_limit, set_cloexec_on_all};
-pub use linux::proc::{current_boot, is_current_boot};
 pub use linux::process_table::Tracking;
 pub use state::desired_targets::DesiredTargets;
 pub use supervisor::managed_units::external::{BadExternal, External};

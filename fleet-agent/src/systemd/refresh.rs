@@ -212,7 +212,7 @@ pub(crate) async fn timer_details(bus: &Bus, unit: &UnitName) -> Result<UnitDeta
     let last = read("LastTriggerUSec").await?;
     let monotonic = monotonic.map(|at| wall_time().after(at.since(monotonic_time())));
     let next_elapse = monotonic.into_iter().chain(wall).min();
-    Ok(UnitDetails { next_elapse, last_elapse: last, ..UnitDetails::default() })
+    Ok(UnitDetails::default().with_next_elapse(next_elapse).with_last_elapse(last))
 }
 
 /// Converts one of systemd's times, which are in microseconds. Zero and the maximum mean that there

@@ -140,8 +140,8 @@ async fn details_show_next_retry_and_degrading_units() {
     let tracking = Some(bench.manager.tracking().to_string());
     let details = bench.manager.details(&name("web.service")).await.expect("it is loaded");
     let degraded_by = vec!["db.service".to_owned()];
-    let mut expected = UnitDetails::default();
-    (expected.degraded_by, expected.tracking) = (degraded_by, tracking.clone());
+    let expected =
+        UnitDetails::default().with_degraded_by(degraded_by).with_tracking(tracking.clone());
     assert_eq!(details, expected);
     let details = bench.manager.details(&name("db.service")).await.expect("it is loaded");
     let left = details.retry_in.expect("a retry is scheduled");

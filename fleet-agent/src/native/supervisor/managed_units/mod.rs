@@ -381,13 +381,11 @@ impl ManagedUnits {
             ) => Some(at.since(core.now())),
             _ => None,
         };
-        let degraded_by = core.planner.degraded_by(&name);
-        Ok(UnitDetails {
-            retry_in: retry,
-            degraded_by: degraded_by.iter().map(ToString::to_string).collect(),
-            tracking: Some(core.context.tracking().to_string()),
-            ..UnitDetails::default()
-        })
+        let degraded_by = core.planner.degraded_by(&name).iter().map(ToString::to_string).collect();
+        Ok(UnitDetails::default()
+            .with_retry_in(retry)
+            .with_degraded_by(degraded_by)
+            .with_tracking(core.context.tracking().to_string()))
     }
 
     /// Begins a shutdown: no loaded unit is requested to run any more, and all timers stop.

@@ -229,11 +229,10 @@ impl Timers {
     /// clock. Returns `None` if the timer is not loaded.
     pub(super) fn details(&self, unit: &UnitName) -> Option<UnitDetails> {
         let machine = &self.entries.get(unit)?.machine;
-        Some(UnitDetails {
-            next_elapse: machine.next_elapse().to_wall(self.now()),
-            last_elapse: machine.state().last.last_wall,
-            ..UnitDetails::default()
-        })
+        let details = UnitDetails::default()
+            .with_next_elapse(machine.next_elapse().to_wall(self.now()))
+            .with_last_elapse(machine.state().last.last_wall);
+        Some(details)
     }
 
     /// Notes that the status of a unit has changed.
