@@ -203,7 +203,7 @@ async fn repeated_elapse_starts_no_stopped_unit() {
 }
 
 /// Reads the last line of an append-only record.
-fn last_record(path: &Path) -> serde_json::Value {
+pub(super) fn last_record(path: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(path).expect("it can be read");
     let last = text.lines().rfind(|line| !line.is_empty()).expect("there is a record");
     serde_json::from_str(last).expect("it is JSON")
