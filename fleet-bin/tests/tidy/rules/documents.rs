@@ -101,7 +101,6 @@ fn terms() -> Vec<Term> {
     rows.collect()
 }
 
-/// Whether a crate root or a `mod.rs` of the init model exports this name.
 /// Whether a library lists this name at its root, in a public module or in a list below one.
 fn is_public(name: &str) -> bool {
     let is_list = |path: &str| {

@@ -90,8 +90,8 @@ impl Waiters {
         is_start_answered
     }
 
-    /// Reports success to callers that wait for a start, except those that wait for another run
-    /// than `run`.
+    /// Reports success to the callers that wait for a start, because `run` is up. Callers for which
+    /// `run` must end first continue to wait.
     pub(super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
         let Some(waiting) = self.all.get_mut(name) else { return };
         for (_, reply) in waiting.starts.extract_if(.., |(before, _)| *before != Some(run)) {
