@@ -162,14 +162,14 @@ impl Cluster {
     /// cluster.add_machine(Machine::named("m1")?);
     /// cluster.add(Demand::new("web")?);
     /// let plan = cluster.plan();
-    /// assert_eq!(cluster.machine_of("web"), None);
+    /// assert_eq!(cluster.placement("web"), None);
     ///
     /// cluster.apply(&plan);
-    /// assert_eq!(cluster.machine_of("web").map(MachineId::as_str), Some("m1"));
+    /// assert_eq!(cluster.placement("web").map(MachineId::as_str), Some("m1"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn machine_of(&self, unit: &str) -> Option<&MachineId> {
+    pub fn placement(&self, unit: &str) -> Option<&MachineId> {
         let unit = self.state.units.find(&full_name(unit))?;
         self.state.units[unit].placed.some().map(|machine| self.state.machines.id(machine))
     }
