@@ -132,12 +132,11 @@ pub(crate) fn is_preview(request: &Request, route: &str) -> bool {
     supports_dry_run && Params::of(request.uri()).dry_run().unwrap_or(false)
 }
 
-// Share of a port's connections that requests with read-only tokens may occupy.
-//
-// Followed journals and event streams occupy their connections for as long as their clients like.
-// Without this limit, the owner of one read-only token could keep all other clients away.
-
-/// Read-only requests in progress on one listener.
+/// Read-only requests in progress on one listener. Limits the share of its connections that they
+/// occupy.
+///
+/// Followed journals and event streams occupy their connections for as long as their clients like.
+/// Without this limit, the owner of one read-only token could keep all other clients away.
 #[derive(Debug)]
 pub(crate) struct ReadShare {
     max: usize,

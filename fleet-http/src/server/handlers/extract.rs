@@ -133,12 +133,10 @@ pub(crate) async fn dry_run(
     Ok(Json(wire::plan(&plan)).into_response())
 }
 
-// Entity tags of units, and conditional requests.
-//
-// A tag consists of the lineage of the store and the revision at which a unit was read. The server
-// detects every change after that revision, even if a later change restores the unit's content.
-
-/// Returns the tag of the state at that revision.
+/// Returns the entity tag of a unit that was read at that revision.
+///
+/// A tag consists of the revision and of the lineage of the store. The server detects every change
+/// after that revision, even if a later change restores the unit's content.
 pub(crate) fn etag_of(mirror: &Mirror, revision: Revision) -> HeaderValue {
     let tag = match mirror.lineage() {
         Some(lineage) => format!("\"{revision}-{lineage}\""),

@@ -147,19 +147,17 @@ impl SnapshotCache {
     }
 }
 
-// Tokens of list pages. Pure: no I/O, no clock.
-//
-// A token is URL-safe base64 of these fields, all little endian:
-// - four bytes as in version 1: page size and page number, 16 bits each
-// - sixteen bytes that version 1 ignores: the full page number and the list's revision, 64 bits
-//   each
-// - a reference to the page's first item, so that the server finds the page without iterating over
-//   the preceding pages
-//
-// Clients and servers of version 1 understand the first four bytes. The other fields allow more
-// pages than 16 bits can count, and let all pages of a list show one revision.
-
-/// Position in a paginated list.
+/// Position in a paginated list, as the token of a page.
+///
+/// A token is URL-safe base64 of these fields, all little endian:
+/// - four bytes as in version 1: page size and page number, 16 bits each
+/// - sixteen bytes that version 1 ignores: the full page number and the list's revision, 64 bits
+///   each
+/// - a reference to the page's first item, so that the server finds the page without iterating over
+///   the preceding pages
+///
+/// Clients and servers of version 1 understand the first four bytes. The other fields allow more
+/// pages than 16 bits can count, and let all pages of a list show one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageToken {
     /// Page size.

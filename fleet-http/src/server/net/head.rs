@@ -45,13 +45,11 @@ fn size(request: &Request) -> usize {
     path + headers.map(|(name, value)| line(name.as_str(), value.as_bytes())).sum::<usize>()
 }
 
-// Checks the `Host` of requests, as a protection against DNS rebinding. Pure: no I/O, no clock.
-//
-// A web page can make its own host name resolve to this machine, and so send requests to a local
-// port. The browser then sends that host name as `Host`. Therefore, only names that always mean
-// this machine are accepted: `localhost` and loopback addresses.
-
 /// Returns an error message if the request's host is neither `localhost` nor a loopback address.
+///
+/// This protects against DNS rebinding. A web page can make its own host name resolve to this
+/// machine, and so send requests to a local port. The browser then sends that host name as `Host`.
+/// Therefore, only names that always mean this machine are accepted.
 pub(crate) fn misdirected(request: &Request) -> Option<String> {
     let header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or_default());
     let named = request.uri().authority().map(axum::http::uri::Authority::as_str).or(header)?;
