@@ -1,6 +1,15 @@
-//! Measures the duration of requests, store calls and stream interruptions.
+//! Measures the duration of requests, store calls and stream interruptions, and reads the wall
+//! clock.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+
+use fleet_core::Timestamp;
+
+/// Returns the wall clock's time since 1970.
+pub(crate) fn wall_time() -> Timestamp {
+    let passed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::default().after(passed)
+}
 
 /// Measures elapsed time.
 #[derive(Debug, Clone, Copy)]

@@ -10,9 +10,9 @@ use fleet_core::journal::JournalLine;
 
 use crate::clock::Stopwatch;
 
-/// Margin for [`Cursors::time_since_opened`]. Lines become older while a request is on its way to
+/// Margin for the age of lines in a request. Lines become older while the request is on its way to
 /// the machine. The margin makes up for that time, if it is at most one second.
-const REQUEST_MARGIN: Duration = Duration::from_secs(1);
+pub(crate) const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Maximum size of all cursors in a request, in bytes.
 ///

@@ -9,7 +9,7 @@ const OWNERS: &[Exception] = &[
     Exception { path: "fleet-agent/src/clock.rs", reason: "it is the clock of every loop" },
     Exception {
         path: "fleet-http/src/clock.rs",
-        reason: "it measures requests, store calls and stream pauses",
+        reason: "it measures requests and pauses, and dates forwarded requests",
     },
     Exception {
         path: "fleet-store/src/clock.rs",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use fleet_core::journal::{JournalLine, JournalQuery, Since};
-use fleet_core::{MachineId, Snapshot, TargetState};
+use fleet_core::{MachineId, Snapshot, TargetState, Timestamp};
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::Timespan;
 use futures_util::{StreamExt as _, stream};
@@ -16,7 +16,8 @@ use super::journals::{JournalError, JournalStream, is_cursor};
 use super::merge::{follow, merged};
 use crate::client::EndpointError;
 use crate::client::{JournalLines, JournalOptions};
-use crate::cursors::Cursors;
+use crate::clock::wall_time;
+use crate::cursors::{Cursors, REQUEST_MARGIN};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::wire::{PROXIED, StatusDetails};
@@ -212,11 +213,7 @@ impl JournalSource {
         let client = self.api.peers.client(url).map_err(|error| unreachable(machine, error))?;
         let JournalQuery { lines, since, follow, .. } = self.query;
         let lines = lines.and_then(|lines| u32::try_from(lines).ok());
-        // The API has no absolute times, because the clocks of machines differ.
-        let since = match since {
-            Some(Since::Age(age)) => Some(Timespan::Finite(age)),
-            Some(Since::Time(_)) | None => None,
-        };
+        let since = since.map(|since| max_age(since, wall_time()));
         let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
         let after = self.after.get(machine.as_str());
         let after = after.map(|cursor| format!("{machine}/{cursor}"));
@@ -236,6 +233,16 @@ impl JournalSource {
             Err(error) => Err(remote_error(machine, error)),
         }
     }
+}
+
+/// Returns the maximum age of lines for a request at the time `now`. The API has no absolute times,
+/// because the clocks of machines differ.
+fn max_age(since: Since, now: Timestamp) -> Timespan {
+    Timespan::Finite(match since {
+        Since::Time(time) if time > now => Duration::ZERO,
+        Since::Time(time) => now.since(time).saturating_add(REQUEST_MARGIN),
+        Since::Age(age) => age,
+    })
 }
 
 /// Maps an error of another daemon.
@@ -337,6 +344,15 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn forwarded_time_becomes_an_age() {
+        let now = Timestamp::from_millis(5_000);
+        let age = |since| max_age(since, now).as_duration().map(|age| age.as_millis());
+        assert_eq!(age(Since::Time(Timestamp::from_millis(2_000))), Some(4_000));
+        assert_eq!(age(Since::Time(Timestamp::from_millis(9_000))), Some(0), "in the future");
+        assert_eq!(age(Since::Age(Duration::from_secs(7))), Some(7_000));
+    }
 
     #[test]
     fn temporary_errors_are_unreachable() {
