@@ -139,7 +139,7 @@ async fn put(client: &Client, name: &UnitName, desired: TargetState) {
 }
 
 async fn is_running(client: &Client, name: &UnitName) -> bool {
-    let filter = StateFilter::default().with_unit(name.to_string());
+    let filter = StateFilter::default().with_unit(name.as_str());
     let states = client.states(&filter).await.expect("states are listed");
     states.iter().any(|state| state.systemd_sub_state == "running")
 }

@@ -146,7 +146,7 @@ impl Session {
         &self,
         name: &UnitName,
     ) -> Result<Vec<wire::UnitStateEntity>, CliError> {
-        let filter = StateFilter::default().with_unit(name.to_string());
+        let filter = StateFilter::default().with_unit(name.as_str());
         let states = self.client.states(&filter).await;
         states.map_err(|error| cannot(format!("get the state of {name}"), error))
     }

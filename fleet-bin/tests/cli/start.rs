@@ -239,7 +239,7 @@ async fn starting_a_unit_that_was_stopped_by_hand_starts_it() {
     exit 0
     Unit web.service launched on m1/10.0.0.1
     ");
-    let web = StateFilter::default().with_unit("web.service".to_owned());
+    let web = StateFilter::default().with_unit("web.service");
     let states = cluster.client().states(&web).await.unwrap();
     assert!(states[0].systemd_active_state == "active" && states[0].generation > 0, "{states:?}");
     let again = cluster.run("start web job").await.ok();

@@ -35,8 +35,9 @@ impl EventOptions {
         optional:
             with_since = since: String,
             with_unit = unit: String,
-            with_machine = machine: String,
-            with_template = template: String;
+            with_machine = machine: String;
+        text:
+            with_template = template;
     }
 }
 

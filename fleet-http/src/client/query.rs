@@ -28,10 +28,11 @@ pub struct UnitFilter {
 impl UnitFilter {
     setters! {
         optional:
-            with_machine = machine: String,
             with_desired = desired: TargetState,
             with_current = current: TargetState,
             with_template = template: UnitName;
+        text:
+            with_machine = machine;
         plain:
             with_metadata = metadata: Vec<String>;
     }
@@ -69,10 +70,11 @@ pub struct StateFilter {
 impl StateFilter {
     setters! {
         optional:
-            with_machine = machine: String,
-            with_unit = unit: String,
             with_template = template: UnitName,
             with_active = active: ActiveState;
+        text:
+            with_machine = machine,
+            with_unit = unit;
         plain:
             with_metadata = metadata: Vec<String>;
     }

@@ -65,12 +65,9 @@ async fn lists_read_all_pages() {
     let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
     assert_eq!(ids, ["m1", "m2", "m3"]);
     let count = async |machine: Option<&str>, unit: Option<&str>| {
-        let (machine, unit) = (machine.map(str::to_owned), unit.map(str::to_owned));
-        client
-            .states(&StateFilter::default().with_machine(machine).with_unit(unit))
-            .await
-            .unwrap()
-            .len()
+        let mut filter = StateFilter::default();
+        (filter.machine, filter.unit) = (machine.map(str::to_owned), unit.map(str::to_owned));
+        client.states(&filter).await.unwrap().len()
     };
     assert_eq!(count(None, None).await, 6);
     assert_eq!(count(Some("m2"), None).await, 2);

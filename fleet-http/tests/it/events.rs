@@ -177,8 +177,7 @@ async fn filters_exclude_other_events() {
     server.decide(&[("a.service", "m1"), ("b.service", "m2")], &[]).await;
     assert_eq!(next(&mut there).await, "unit b.service launched m2 ");
     assert_eq!(next(&mut both).await, "unit b.service launched m2 ");
-    let template = Some("c@.service".to_owned());
-    let options = EventOptions::default().with_template(template);
+    let options = EventOptions::default().with_template("c@.service");
     let mut instances = follow(&server, options).await;
     assert_eq!(next(&mut instances).await, "resync");
     server.sleepers(&["c.service", "d@1.service", "c@1.service"], "launched").await;

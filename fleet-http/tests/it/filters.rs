@@ -97,7 +97,7 @@ async fn client_filters_match_the_api() {
     let server = cluster().await;
     let template = Some(name("b@.service"));
     let filter = UnitFilter::default()
-        .with_machine("m2".to_owned())
+        .with_machine("m2")
         .with_desired(TargetState::Launched)
         .with_current(TargetState::Inactive)
         .with_template(template)

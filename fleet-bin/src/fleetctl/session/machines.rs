@@ -63,7 +63,7 @@ impl Session {
 
     /// Returns the states of all units on one machine.
     pub(crate) async fn states_on(&self, id: &str) -> Result<Vec<wire::UnitStateEntity>, CliError> {
-        let filter = StateFilter::default().with_machine(id.to_owned());
+        let filter = StateFilter::default().with_machine(id);
         let states = self.client.states(&filter).await;
         states.map_err(|error| cannot(format!("list the units on machine {id}"), error))
     }
