@@ -68,13 +68,13 @@ impl Journals for LocalJournals {
         } = details;
         let retry = retry_in.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let tracking = tracking.unwrap_or_default();
-        Ok((!is_nothing).then_some(StatusDetails {
-            degraded_by,
-            last_elapse: last_elapse.map(Timestamp::as_millis),
-            next_elapse: next_elapse.map(Timestamp::as_millis),
-            retry_in_milliseconds: retry,
-            tracking,
-        }))
+        let shown = StatusDetails::default()
+            .with_degraded_by(degraded_by)
+            .with_last_elapse(last_elapse.map(Timestamp::as_millis))
+            .with_next_elapse(next_elapse.map(Timestamp::as_millis))
+            .with_retry_in_milliseconds(retry)
+            .with_tracking(tracking);
+        Ok((!is_nothing).then_some(shown))
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ReasonDetail;
+use crate::setters::setters;
 
 /// A unit with its desired and current state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -296,6 +297,7 @@ pub struct MachineStatus {
 /// Details of a unit that its service manager provides beyond the state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct StatusDetails {
     /// Units and conditions that keep the unit degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -313,6 +315,19 @@ pub struct StatusDetails {
     /// Process tracking method, and the reason for a fallback.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tracking: String,
+}
+
+impl StatusDetails {
+    setters! {
+        optional:
+            with_last_elapse = last_elapse: u64,
+            with_next_elapse = next_elapse: u64,
+            with_retry_in_milliseconds = retry_in_milliseconds: u64;
+        text:
+            with_tracking = tracking;
+        plain:
+            with_degraded_by = degraded_by: Vec<String>;
+    }
 }
 
 /// Message of the errors of a daemon that refuses its store.

@@ -71,11 +71,8 @@ impl Journals for PeerJournals {
             return Err(JournalError::NotLocal { machine: machine.clone() });
         }
         let tracking = format!("by {machine}");
-        Ok(Some(StatusDetails {
-            tracking,
-            retry_in_milliseconds: Some(7),
-            ..StatusDetails::default()
-        }))
+        let details = StatusDetails::default().with_tracking(tracking);
+        Ok(Some(details.with_retry_in_milliseconds(7)))
     }
 }
 

@@ -150,12 +150,10 @@ fn global_unit_is_shown_on_every_machine() {
 fn service_manager_details_are_shown() {
     let waits = state("282f949fc0de", "activating", "auto-restart");
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
-    let particulars = wire::StatusDetails {
-        degraded_by: vec!["db.service".into(), "cache.service".into()],
-        tracking: "by control groups".into(),
-        retry_in_milliseconds: Some(2500),
-        ..wire::StatusDetails::default()
-    };
+    let particulars = wire::StatusDetails::default()
+        .with_degraded_by(vec!["db.service".into(), "cache.service".into()])
+        .with_tracking("by control groups")
+        .with_retry_in_milliseconds(2500);
     let mut machine_status = wire::MachineStatus::default();
     machine_status.machine_id = "282f949fc0de".into();
     machine_status.details = Some(particulars);
@@ -182,11 +180,9 @@ fn service_manager_details_are_shown() {
 fn elapses_of_a_timer_are_shown_as_dates() {
     let waits = state("282f949fc0de", "active", "waiting");
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
-    let details = wire::StatusDetails {
-        next_elapse: Some(1_764_212_400_000),
-        last_elapse: Some(1_764_208_800_000),
-        ..wire::StatusDetails::default()
-    };
+    let details = wire::StatusDetails::default()
+        .with_next_elapse(1_764_212_400_000)
+        .with_last_elapse(1_764_208_800_000);
     let sent = serde_json::to_string(&details).unwrap();
     assert_eq!(sent, r#"{"lastElapse":1764208800000,"nextElapse":1764212400000}"#);
     assert_eq!(serde_json::from_str::<wire::StatusDetails>(&sent).unwrap(), details);
