@@ -3,6 +3,7 @@
 pub(super) mod credentials;
 pub(super) mod settings;
 pub(super) mod ssh;
+pub(super) mod tunnel;
 
 pub(super) mod machines;
 

@@ -115,9 +115,9 @@ impl LogState {
             || end - self.base_offset.base.min(end) > self.longest
     }
 
-    /// Whether the file takes more disk space than its stored part should. This happens if a process
-    /// writes into the hole because it does not append. One block more is tolerated, because the
-    /// block in which the hole ends stays allocated as a whole.
+    /// Whether the file takes more disk space than its stored part should. This happens if a
+    /// process writes into the hole because it does not append. One block more is tolerated,
+    /// because the block in which the hole ends stays allocated as a whole.
     fn hole_is_filled(&self, limit: u64) -> bool {
         self.floor > self.base_offset.base && self.allocated > limit.saturating_add(LARGEST_BLOCK)
     }

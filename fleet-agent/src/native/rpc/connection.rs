@@ -1,6 +1,8 @@
 //! Client side: one connection with many concurrent calls, and streams beside it.
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +28,7 @@ use crate::Clock;
 const MAX_QUEUED: usize = 4 * MAX_PENDING;
 
 /// How long the connection and the handshake may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// While a call waits: time without a received frame after which a ping is sent. If no frame
 /// arrives for this time after the ping either, the connection counts as lost.
@@ -36,7 +38,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(15);
 const CLOSED: &str = "the other process has closed it";
 
 /// Reason for the loss of a connection to a silent process.
-const SILENT: &str =
+pub(super) const SILENT: &str =
     "it does not respond: if its process is stopped, resume it with `kill -CONT PID`";
 
 /// A connection to a program that serves a socket with [`serve`](super::serve). Dropping the
@@ -45,10 +47,15 @@ const SILENT: &str =
 /// A call may take long, for example a stop. So a late response does not prove that the peer hangs.
 /// Therefore a ping is sent if no frame arrives for a while although a call waits. A working peer
 /// responds to the ping at once.
-#[derive(Debug)]
 pub struct Connection {
     inner: Arc<Inner>,
     task: AbortHandle,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("socket", &self.inner.socket).finish_non_exhaustive()
+    }
 }
 
 /// Reason why there is no connection.
@@ -74,11 +81,11 @@ pub enum ConnectionError {
     },
 }
 
-#[derive(Debug)]
 struct Inner {
     socket: PathBuf,
     program: String,
     any_user: bool,
+    clock: Arc<dyn Clock>,
     /// Pending calls; `None` once the connection is lost.
     pending: Mutex<Option<HashMap<u64, Pending>>>,
     out: mpsc::Sender<Bytes>,
@@ -90,7 +97,6 @@ struct Inner {
     lost: watch::Sender<Option<String>>,
 }
 
-#[derive(Debug)]
 struct Pending {
     item: Value,
     done: oneshot::Sender<Result<Value, RequestError>>,
@@ -147,6 +153,7 @@ impl Connection {
             socket: socket.to_owned(),
             program: program.to_owned(),
             any_user,
+            clock,
             pending: Mutex::new(Some(HashMap::new())),
             out,
             next: AtomicU64::new(0),
@@ -154,14 +161,8 @@ impl Connection {
             expected: watch::Sender::new(0),
             lost: watch::Sender::new(None),
         });
-        let (frames, half) = tokio::select! {
-            opened = inner.open() => opened?,
-            () = clock.sleep(CONNECT_TIMEOUT) => {
-                let problem = SILENT.to_owned();
-                return Err(ConnectionError::Rejected { socket: inner.name(), problem });
-            }
-        };
-        let task = run(Arc::clone(&inner), frames, half, queue, clock);
+        let (frames, half) = inner.open().await?;
+        let task = run(Arc::clone(&inner), frames, half, queue);
         Ok(Self { inner, task: tokio::spawn(task).abort_handle() })
     }
 
@@ -188,15 +189,17 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The request could not be sent, or the connection was lost.
+    /// The request could not be sent, or the connection was lost. The server limits the number of
+    /// connections and that of journals.
     pub async fn stream(&self, request: impl Into<Request>) -> Result<Stream, RequestError> {
         let body = &request.into();
         let request = Frame::Request { id: 0, body }.encode().map_err(refused)?;
         let _expected = self.expect_response();
         let opening = async {
-            let lost = |error: &dyn std::error::Error| RequestError::Lost(error.to_string());
-            let (frames, mut half) = self.inner.open().await.map_err(|error| lost(&error))?;
-            half.write_all(&request).await.map_err(|error| lost(&error))?;
+            let (frames, mut half) = self.inner.open().await?;
+            half.write_all(&request)
+                .await
+                .map_err(|error| RequestError::Lost(error.to_string()))?;
             let lost = self.inner.lost.subscribe();
             Ok(Stream { frames, _half: half, lost, is_over: false })
         };
@@ -237,6 +240,21 @@ fn refused(error: io::Error) -> RequestError {
     RequestError::Refused(error.to_string())
 }
 
+/// Formats an error with its causes, in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+impl From<ConnectionError> for RequestError {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::Connect { .. } => Self::Lost(chain(&error)),
+            ConnectionError::Rejected { .. } => Self::Refused(chain(&error)),
+        }
+    }
+}
+
 /// A pending call. Dropping it cancels the call.
 struct Call<'a> {
     id: u64,
@@ -273,8 +291,10 @@ impl Stream {
             return Ok(None);
         }
         let frame = tokio::select! {
+            // Items that have arrived are delivered before the loss.
+            biased;
             frame = self.frames.next() => frame,
-            why = reason(&mut self.lost) => Ok(Some((Frame::Bye(why), 0))),
+            why = reason(&mut self.lost) => Err(io::Error::other(why)),
         };
         if let Ok(Some((Frame::Item { body, .. }, _))) = frame {
             return serde_json::from_value(body)
@@ -284,7 +304,7 @@ impl Stream {
         Err(match frame {
             Ok(Some((Frame::End { error: None, .. }, _))) => return Ok(None),
             Ok(Some((Frame::End { error: Some(error), .. }, _))) => error,
-            Ok(Some((Frame::Bye(why), _))) => RequestError::Lost(why),
+            Ok(Some((Frame::Bye(why), _))) => RequestError::Refused(why),
             Ok(Some(_)) => RequestError::Lost(protocol_error().to_string()),
             Ok(None) => RequestError::Lost(CLOSED.to_owned()),
             Err(error) => RequestError::Lost(error.to_string()),
@@ -303,6 +323,16 @@ impl Inner {
 
     /// Opens a connection and exchanges the handshakes.
     async fn open(&self) -> Result<(FrameReader, OwnedWriteHalf), ConnectionError> {
+        tokio::select! {
+            opened = self.open_patiently() => opened,
+            () = self.clock.sleep(CONNECT_TIMEOUT) => {
+                let problem = SILENT.to_owned();
+                Err(ConnectionError::Rejected { socket: self.name(), problem })
+            }
+        }
+    }
+
+    async fn open_patiently(&self) -> Result<(FrameReader, OwnedWriteHalf), ConnectionError> {
         let failed = |source| ConnectionError::Connect { socket: self.name(), source };
         let rejected = |problem| ConnectionError::Rejected { socket: self.name(), problem };
         let stream = UnixStream::connect(&self.socket).await.map_err(failed)?;
@@ -380,19 +410,19 @@ impl Inner {
 
     /// Returns when the peer has been silent for too long, despite a ping. As long as no response
     /// is expected, no ping is sent.
-    async fn silence(&self, clock: &dyn Clock) {
+    async fn silence(&self) {
         let mut expected = self.expected.subscribe();
         let received = || self.received.load(Ordering::Relaxed);
         loop {
             // The sender is a field of this struct, so it exists.
             drop(expected.wait_for(|&expected| expected > 0).await);
             let before = received();
-            clock.sleep(SILENCE_LIMIT).await;
+            self.clock.sleep(SILENCE_LIMIT).await;
             if received() != before || *expected.borrow() == 0 {
                 continue;
             }
             self.enqueue(&Frame::Ping);
-            clock.sleep(SILENCE_LIMIT).await;
+            self.clock.sleep(SILENCE_LIMIT).await;
             if received() == before {
                 return;
             }
@@ -432,7 +462,6 @@ async fn run(
     mut frames: FrameReader,
     half: OwnedWriteHalf,
     queue: mpsc::Receiver<Bytes>,
-    clock: Arc<dyn Clock>,
 ) {
     let read = async {
         while let Some((frame, _)) = frames.next().await? {
@@ -443,7 +472,7 @@ async fn run(
     let ended: io::Result<()> = tokio::select! {
         ended = read => ended,
         ended = write_frames(half, queue) => ended,
-        () = inner.silence(&*clock) => Err(io::Error::other(SILENT)),
+        () = inner.silence() => Err(io::Error::other(SILENT)),
     };
     inner.mark_lost(&ended.err().map_or_else(|| CLOSED.to_owned(), |error| error.to_string()));
 }

@@ -1,7 +1,6 @@
 //! Client of a service manager in another process.
 
 use std::collections::BTreeSet;
-use std::error::Error as _;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +13,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
-use super::connection::{Connection, ConnectionError, Stream};
+use super::connection::{CONNECT_TIMEOUT, Connection, SILENT, Stream, chain};
 use super::protocol::{ChangedUnits, FileWire, LineWire, ManagerRequest, RequestError};
 use crate::backoff::BackoffLimits;
 use crate::journal::{Journal, JournalReader};
@@ -248,7 +247,12 @@ impl Reconnector {
             self.notify(watch.next().await?.unwrap_or_default());
             Ok(watch)
         };
-        let watch = watch.await.map_err(message_of)?;
+        let watch = tokio::select! {
+            watch = watch => watch.map_err(message_of)?,
+            () = clock.sleep(CONNECT_TIMEOUT) => {
+                return Err(format!("{}: {SILENT}", socket.display()));
+            }
+        };
         *self.connection() = Ok(Arc::new(connection));
         Ok(watch)
     }
@@ -317,9 +321,4 @@ fn message_of(error: RequestError) -> String {
         RequestError::Refused(why) | RequestError::Lost(why) => why,
         error => ServiceError::from(error).to_string(),
     }
-}
-
-fn chain(error: &ConnectionError) -> String {
-    let cause = error.source().map(|cause| format!(": {cause}"));
-    format!("{error}{}", cause.unwrap_or_default())
 }

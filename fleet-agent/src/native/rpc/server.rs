@@ -6,6 +6,7 @@
 //! |---|---|
 //! | connects and sends nothing | it is disconnected after a timeout |
 //! | connects often | the number of connections is limited, and others are refused |
+//! | reads many journals | their number is limited, so that other requests find a connection |
 //! | sends many requests | their number and size per connection are limited |
 //! | reads nothing | its responses wait, with few items in a queue |
 //! | disconnects | its requests are dropped |
@@ -13,6 +14,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,17 +27,22 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::{AbortHandle, JoinSet, coop};
 
 use super::frame::{Frame, FrameReader, MAX_PENDING, VERSION, write_frames};
 use super::peer::untrusted_peer;
-use super::protocol::{LineWire, Request, RequestError};
+use super::protocol::{LineWire, ManagerRequest, Request, RequestError};
 use crate::Clock;
 use crate::journal::Journal;
 
 /// Limit on concurrent connections. Each followed journal has one.
 const MAX_CONNECTIONS: usize = 1024;
+
+/// Limit on concurrent journals of all clients. The rest of the connections is for calls and for
+/// changes of units, so readers of journals cannot lock out other clients.
+const MAX_JOURNALS: usize = MAX_CONNECTIONS / 4 * 3;
 
 /// How long a client may take for the handshake.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -84,28 +91,70 @@ pub async fn serve(
     program: &str,
     clock: Arc<dyn Clock>,
 ) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
-                    let (handler, clock) = (Arc::clone(&handler), Arc::clone(&clock));
-                    let program = program.to_owned();
-                    connections.spawn(async move {
-                        if let Err(error) = serve_one(stream, handler, program, &*clock).await {
-                            tracing::debug!(%error, "a client was disconnected");
-                        }
-                    });
-                }
-                Ok((stream, _)) => refuse(&stream, "too many connections"),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection: trying again");
-                    clock.sleep(ACCEPT_RETRY).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+    let journals = Semaphore::new(MAX_JOURNALS);
+    let server = Server { handler, program: program.to_owned(), journals };
+    server.run(listener, MAX_CONNECTIONS, clock).await;
+}
+
+/// State that all connections share.
+struct Server {
+    handler: Arc<dyn RequestHandler>,
+    program: String,
+    /// Has a permit for each further journal.
+    journals: Semaphore,
+}
+
+impl Server {
+    async fn run(self, listener: UnixListener, max_connections: usize, clock: Arc<dyn Clock>) {
+        let server = Arc::new(self);
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) if connections.len() < max_connections => {
+                        let (server, clock) = (Arc::clone(&server), Arc::clone(&clock));
+                        connections.spawn(async move {
+                            if let Err(error) = serve_one(stream, server, &*clock).await {
+                                tracing::debug!(%error, "a client was disconnected");
+                            }
+                        });
+                    }
+                    Ok((stream, _)) => refuse(&stream, "too many connections"),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection: trying again");
+                        clock.sleep(ACCEPT_RETRY).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+            }
         }
     }
+
+    /// Handles a request. A panic of the handler is an error of this request alone.
+    async fn handle(
+        &self,
+        request: Value,
+        response: &mut ResponseSender,
+    ) -> Result<(), RequestError> {
+        let request: Request = serde_json::from_value(request)
+            .map_err(|error| RequestError::undecodable("request", &error))?;
+        let _permit = match request {
+            Request::Manager(ManagerRequest::Journal { .. }) => {
+                Some(self.journals.try_acquire().map_err(|_| too_many_journals())?)
+            }
+            _ => None,
+        };
+        let handled = AssertUnwindSafe(self.handler.handle(request, response)).catch_unwind().await;
+        handled.unwrap_or_else(|_| {
+            tracing::error!("the handler of a request panicked");
+            Err(RequestError::Refused("the request handler panicked".to_owned()))
+        })
+    }
+}
+
+fn too_many_journals() -> RequestError {
+    let why = "too many journals are read at once: end some of the commands that follow a journal";
+    RequestError::Refused(why.to_owned())
 }
 
 /// Sends the reason of a refusal, unless that would block.
@@ -115,12 +164,7 @@ fn refuse(stream: &UnixStream, why: &str) {
     }
 }
 
-async fn serve_one(
-    stream: UnixStream,
-    handler: Arc<dyn RequestHandler>,
-    program: String,
-    clock: &dyn Clock,
-) -> io::Result<()> {
+async fn serve_one(stream: UnixStream, server: Arc<Server>, clock: &dyn Clock) -> io::Result<()> {
     if let Some(problem) = untrusted_peer(&stream, false)? {
         tracing::warn!(problem, "refused a client of the service manager");
         refuse(&stream, &problem);
@@ -133,7 +177,7 @@ async fn serve_one(
         () = clock.sleep(HELLO_TIMEOUT) => return Ok(()),
     };
     // A client of another version reads this, and disconnects.
-    let hello = Frame::<Value>::Hello { version: VERSION, program };
+    let hello = Frame::<Value>::Hello { version: VERSION, program: server.program.clone() };
     half.write_all(&hello.encode()?).await?;
     match theirs {
         Some((Frame::Hello { version, .. }, _)) if version == VERSION => {}
@@ -147,7 +191,7 @@ async fn serve_one(
     frames.accept_full_frames();
     let (out, queue) = mpsc::channel(QUEUE);
     let (open, tasks) = (HashMap::new(), JoinSet::new());
-    let session = Session { handler, out, open, tasks, bytes: 0 };
+    let session = Session { server, out, open, tasks, bytes: 0 };
     tokio::select! {
         written = write_frames(half, queue) => written,
         read = session.run(frames) => read,
@@ -156,7 +200,7 @@ async fn serve_one(
 
 /// Requests of one client.
 struct Session {
-    handler: Arc<dyn RequestHandler>,
+    server: Arc<Server>,
     out: mpsc::Sender<Bytes>,
     /// Pending requests, and their sizes in bytes.
     open: HashMap<u64, (AbortHandle, usize)>,
@@ -171,7 +215,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The connection fails, the client violates the protocol, or a handler panics.
+    /// The connection fails, or the client violates the protocol.
     async fn run(mut self, mut frames: FrameReader) -> io::Result<()> {
         loop {
             tokio::select! {
@@ -187,13 +231,12 @@ impl Session {
                     Some(_) => return Err(io::Error::other("protocol error: unexpected frame")),
                     None => return Ok(()),
                 },
-                Some(ended) = self.tasks.join_next() => match ended {
-                    Ok(id) => self.close(id),
-                    Err(error) if error.is_panic() => {
-                        return Err(io::Error::other("the request handler panicked"));
+                // A cancelled request is closed already.
+                Some(ended) = self.tasks.join_next() => {
+                    if let Ok(id) = ended {
+                        self.close(id);
                     }
-                    Err(_) => {}
-                },
+                }
             }
         }
     }
@@ -212,7 +255,7 @@ impl Session {
             return Ok(());
         }
         let mut task: Pin<Box<dyn Future<Output = u64> + Send>> =
-            Box::pin(answer(Arc::clone(&self.handler), body, response));
+            Box::pin(answer(Arc::clone(&self.server), body, response));
         // Polled here first, and without tokio's budget, so that each request has begun before the
         // next one does. Calls for one unit thus take effect in their order.
         let first = coop::unconstrained(poll_fn(|cx| Poll::Ready(task.as_mut().poll(cx))));
@@ -231,16 +274,9 @@ impl Session {
     }
 }
 
-async fn answer(
-    handler: Arc<dyn RequestHandler>,
-    request: Value,
-    mut response: ResponseSender,
-) -> u64 {
+async fn answer(server: Arc<Server>, request: Value, mut response: ResponseSender) -> u64 {
     let id = response.id;
-    let done = match serde_json::from_value(request) {
-        Ok(request) => handler.handle(request, &mut response).await,
-        Err(error) => Err(RequestError::undecodable("request", &error)),
-    };
+    let done = server.handle(request, &mut response).await;
     response.end(done).await;
     id
 }
@@ -314,6 +350,92 @@ impl ResponseSender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SystemClock;
+    use crate::native::rpc::Connection;
+
+    /// Follows journals without an end, and panics at some of the calls.
+    struct Odd;
+
+    #[async_trait]
+    impl RequestHandler for Odd {
+        async fn handle(
+            &self,
+            request: Request,
+            response: &mut ResponseSender,
+        ) -> Result<(), RequestError> {
+            match request {
+                Request::Manager(ManagerRequest::Journal { .. }) => {
+                    response.send(&Vec::<LineWire>::new()).await;
+                    std::future::pending().await
+                }
+                Request::Manager(ManagerRequest::List) => panic!("at once"),
+                Request::Manager(ManagerRequest::Reload) => {
+                    tokio::task::yield_now().await;
+                    panic!("later")
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+
+    /// Serves with this limit on journals. Returns a connection, the server and its directory.
+    async fn served(journals: usize) -> (Connection, JoinSet<()>, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let (program, journals) = ("test".to_owned(), Semaphore::new(journals));
+        let server = Server { handler: Arc::new(Odd), program, journals };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(server.run(listener, 8, Arc::clone(&clock)));
+        let connection = Connection::connect(&socket, "test", clock).await.unwrap();
+        (connection, tasks, directory)
+    }
+
+    fn journal() -> ManagerRequest {
+        let query = fleet_core::journal::JournalQuery::default().into();
+        ManagerRequest::Journal { unit: "a.service".to_owned(), query }
+    }
+
+    #[tokio::test]
+    async fn journals_leave_connections_for_other_requests() {
+        let (connection, _server, _directory) = served(2).await;
+        let mut followed = Vec::new();
+        for _ in 0..2 {
+            let mut stream = connection.stream(journal()).await.unwrap();
+            stream.next::<Vec<LineWire>>().await.unwrap();
+            followed.push(stream);
+        }
+        let mut refused = connection.stream(journal()).await.unwrap();
+        let error = refused.next::<Vec<LineWire>>().await.unwrap_err();
+        assert!(
+            matches!(&error, RequestError::Refused(why) if why.contains("journals")),
+            "{error}"
+        );
+        let mut watch = connection.stream(ManagerRequest::Watch).await.unwrap();
+        assert!(watch.next::<Value>().await.unwrap().is_none(), "it is handled");
+        // An ended journal makes room.
+        drop(followed.pop());
+        let is_served = async || {
+            let mut stream = connection.stream(journal()).await.unwrap();
+            stream.next::<Vec<LineWire>>().await.is_ok()
+        };
+        while !is_served().await {}
+    }
+
+    #[tokio::test]
+    async fn panic_of_a_handler_ends_only_its_request() {
+        let (connection, _server, _directory) = served(2).await;
+        let mut followed = connection.stream(journal()).await.unwrap();
+        followed.next::<Vec<LineWire>>().await.unwrap();
+        for request in [ManagerRequest::List, ManagerRequest::Reload] {
+            let error = connection.call::<()>(request).await.unwrap_err();
+            let is_why = matches!(&error, RequestError::Refused(why) if why.contains("panicked"));
+            assert!(is_why, "{error}");
+        }
+        let unit = "a.service".parse().unwrap();
+        connection.call::<()>(ManagerRequest::Stop { unit }).await.expect("it is connected");
+    }
 
     #[tokio::test]
     async fn failed_item_ends_the_response() {

@@ -172,6 +172,52 @@ async fn requests_to_stopped_server_are_limited() {
     reads.await.expect("no panic").expect("it reads to the end");
 }
 
+/// Serves a connection without its requests, and sends these frames on the next connection.
+async fn sent_on_stream(listener: UnixListener, frames: Vec<Value>) -> (UnixStream, UnixStream) {
+    let (mut calls, _) = listener.accept().await.expect("a client connects");
+    let hello = framed(&json!({ "hello": { "version": 2, "program": "test" } }));
+    calls.write_all(&hello).await.expect("it reads");
+    let (mut stream, _) = listener.accept().await.expect("a client connects");
+    let frames: Vec<u8> = frames.iter().flat_map(framed).collect();
+    stream.write_all(&frames).await.expect("it reads");
+    (calls, stream)
+}
+
+#[tokio::test]
+async fn received_items_are_delivered_before_the_loss() {
+    let served = Served::new();
+    let listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let hello = json!({ "hello": { "version": 2, "program": "test" } });
+    let items = (0..30).map(|item| json!({ "item": { "id": 0, "body": item } }));
+    let frames = [hello].into_iter().chain(items).collect();
+    let server = tokio::spawn(sent_on_stream(listener, frames));
+    let connection = served.connect().await;
+    let mut stream = connection.stream(ManagerRequest::Watch).await.expect("it is served");
+    let _sockets = server.await.expect("no panic");
+    drop(connection);
+    for item in 0..30 {
+        assert_eq!(stream.next().await.expect("it has arrived"), Some(item));
+    }
+    let end = stream.next::<i32>().await;
+    assert!(matches!(end, Err(RequestError::Lost(_))), "{end:?}");
+}
+
+#[tokio::test]
+async fn refused_stream_names_the_reason() {
+    let served = Served::new();
+    let listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let bye = json!({ "bye": "too many connections" });
+    let server = tokio::spawn(sent_on_stream(listener, vec![bye]));
+    let connection = served.connect().await;
+    let error = connection.stream(ManagerRequest::Watch).await.expect_err("it is refused");
+    let is_why = |why: &str| why.contains("too many connections");
+    assert!(matches!(&error, RequestError::Refused(why) if is_why(why)), "{error:?}");
+    let _sockets = server.await.expect("no panic");
+    let error = connection.stream(ManagerRequest::Watch).await.expect_err("nothing listens");
+    let is_why = |why: &str| why.contains("cannot connect") && why.contains("refused");
+    assert!(matches!(&error, RequestError::Lost(why) if is_why(why)), "{error:?}");
+}
+
 /// Runs a server that sends one frame, whatever it receives.
 async fn answered(served: &Served, frame: &Value) -> ServiceError {
     drop(std::fs::remove_file(served.socket()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_agent::journal::JournalReader as _;
-use fleet_agent::remote::{Connection, RemoteConfig, RemoteManager};
+use fleet_agent::remote::{Connection, ManagerRequest, RemoteConfig, RemoteManager, RequestError};
 use fleet_agent::testing::FakeManager;
 use fleet_agent::{Clock, ServiceError, ServiceManager};
 use fleet_core::journal::JournalQuery;
@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::served_manager::{Served, framed};
 use crate::support::name;
@@ -131,6 +132,67 @@ async fn missing_handshake_times_out() {
     wait_until("it gives up", is_over).await;
     let error = connecting.await.expect("no panic").expect_err("nothing responds").to_string();
     assert!(error.contains("does not respond"), "{error}");
+}
+
+/// Sends a handshake to this number of clients, and only responds to their pings.
+async fn greet(listener: UnixListener, mut clients: usize) {
+    let mut tasks = JoinSet::new();
+    while clients > 0 {
+        let (mut stream, _) = listener.accept().await.expect("a client connects");
+        clients -= 1;
+        tasks.spawn(async move {
+            let hello = json!({ "hello": { "version": 2, "program": "test" } });
+            stream.write_all(&framed(&hello)).await.expect("it reads");
+            let mut received = Vec::new();
+            while stream.read_buf(&mut received).await.is_ok_and(|read| read > 0) {
+                if String::from_utf8_lossy(&received).contains("ping") {
+                    stream.write_all(&framed(&json!("pong"))).await.expect("it reads");
+                    received.clear();
+                }
+            }
+        });
+    }
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn stream_without_handshake_times_out() {
+    let (served, clock) = (Served::new(), Hand::new());
+    let listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let server = tokio::spawn(greet(listener, 1));
+    let time = Arc::clone(&clock) as Arc<dyn Clock>;
+    let connection = Connection::connect(&served.socket(), "test", time).await.expect("it greets");
+    let opening = tokio::spawn(async move {
+        let opened = connection.stream(ManagerRequest::Watch).await;
+        opened.expect_err("the second connection has no handshake")
+    });
+    let is_over = async || {
+        clock.pass(Duration::from_secs(1));
+        opening.is_finished()
+    };
+    wait_until("it gives up", is_over).await;
+    let error = opening.await.expect("no panic");
+    let is_why = |why: &str| why.contains("does not respond");
+    assert!(matches!(&error, RequestError::Refused(why) if is_why(why)), "{error}");
+    server.abort();
+}
+
+#[tokio::test]
+async fn missing_list_of_units_times_out() {
+    let (served, clock) = (Served::new(), Hand::new());
+    let listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let server = tokio::spawn(greet(listener, 2));
+    let mut config = RemoteConfig::new(served.socket(), "test");
+    config.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+    let opening = tokio::spawn(RemoteManager::open(config));
+    let is_over = async || {
+        clock.pass(Duration::from_secs(1));
+        opening.is_finished()
+    };
+    wait_until("it gives up", is_over).await;
+    let error = opening.await.expect("no panic").err().expect("there is no list").to_string();
+    assert!(error.contains("does not respond"), "{error}");
+    server.abort();
 }
 
 #[tokio::test]
