@@ -48,7 +48,13 @@ impl Opened {
     /// Wraps a service manager.
     #[must_use]
     pub fn new<M: ServiceManager + JournalReader>(manager: Arc<M>) -> Self {
-        Self { manager: manager.clone(), journals: manager }
+        Self::from_parts(manager.clone(), manager)
+    }
+
+    /// Wraps a service manager, and another type that reads the journals of its units.
+    #[must_use]
+    pub fn from_parts(manager: Arc<dyn ServiceManager>, journals: Arc<dyn JournalReader>) -> Self {
+        Self { manager, journals }
     }
 }
 

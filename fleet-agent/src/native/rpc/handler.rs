@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
-use fleet_unitfile::UnitName;
+use fleet_unitfile::{UnitFile, UnitName};
 
 use super::protocol::{ChangedUnits, FileWire, ManagerRequest, Request, RequestError};
 use super::server::{RequestHandler, ResponseSender};
@@ -25,7 +25,13 @@ impl ServiceManagerHandler {
     /// Creates a handler for this service manager, and for the journals of its units.
     #[must_use]
     pub fn new<M: ServiceManager + JournalReader>(manager: Arc<M>) -> Self {
-        Self { manager: manager.clone(), journals: manager }
+        Self::from_parts(manager.clone(), manager)
+    }
+
+    /// Creates a handler for this service manager, and for journals that another type reads.
+    #[must_use]
+    pub fn from_parts(manager: Arc<dyn ServiceManager>, journals: Arc<dyn JournalReader>) -> Self {
+        Self { manager, journals }
     }
 
     async fn handle_call(
@@ -66,9 +72,8 @@ impl ServiceManagerHandler {
             R::List => response.send(&manager.list().await?).await,
             R::Watch => self.watch(response).await?,
             R::Journal { unit, query } => {
-                let unit = UnitName::parse(&unit).map_err(|error| RequestError::Problem {
-                    problem: format!("invalid unit {unit:?}: {error}"),
-                    help: Vec::new(),
+                let unit = UnitName::parse(&unit).map_err(|error| {
+                    RequestError::InvalidArgument(format!("invalid unit {unit:?}: {error}"))
                 })?;
                 response.send_journal(self.journals.journal(&unit, query.into()).await?).await?;
             }
@@ -85,7 +90,7 @@ impl ServiceManagerHandler {
         file: &FileWire,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
-        let file = file.read().map_err(|error| ServiceError::BadSetting {
+        let file = UnitFile::try_from(file).map_err(|error| ServiceError::BadSetting {
             unit: unit.clone(),
             line: 0,
             problem: error.to_string(),

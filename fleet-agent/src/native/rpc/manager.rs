@@ -147,7 +147,7 @@ impl ServiceManager for RemoteManager {
         file: &UnitFile,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
-        let (unit, file) = (unit.clone(), FileWire::new(file));
+        let (unit, file) = (unit.clone(), FileWire::from(file));
         self.call(ManagerRequest::Load { unit, file, epoch: epoch.0 }).await
     }
 

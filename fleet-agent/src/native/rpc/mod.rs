@@ -39,6 +39,7 @@ pub use connection::{Connection, ConnectionError, Expectation, Stream};
 pub use handler::ServiceManagerHandler;
 pub use manager::{RemoteConfig, RemoteManager};
 pub use protocol::{
-    InitRequest, LineWire, ManagerRequest, QueryWire, Request, RequestError, SourceFile,
+    ChangedUnits, FileWire, InitRequest, LineWire, ManagerRequest, QueryWire, Request,
+    RequestError, SourceFile,
 };
 pub use server::{RequestHandler, ResponseSender, serve};

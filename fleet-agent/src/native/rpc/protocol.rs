@@ -147,6 +147,9 @@ pub enum RequestError {
     /// The command needs a goal, but the init runs the units of fleetd.
     #[error("this fleet-init runs the units of fleetd and has no goal")]
     RunsForFleet,
+    /// An argument of the request is invalid, for example the name of a unit.
+    #[error("{0}")]
+    InvalidArgument(String),
     /// A command failed.
     #[error("{problem}")]
     Problem {
@@ -181,20 +184,25 @@ impl From<RequestError> for ServiceError {
             RequestError::Lost(why) => Self::Unavailable(format!(
                 "the connection was lost before a response arrived: {why}"
             )),
-            RequestError::Refused(why) => Self::Unavailable(why),
+            RequestError::Refused(why) | RequestError::InvalidArgument(why) => {
+                Self::Unavailable(why)
+            }
             RequestError::RunsForFleet => Self::Unavailable(error.to_string()),
         }
     }
 }
 
-/// Units that exist or have changed, and units that are gone.
+/// Units that exist or have changed, and units that are gone. It is an item of
+/// [`ManagerRequest::Watch`].
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct ChangedUnits {
-    pub(crate) here: Vec<UnitName>,
-    pub(crate) gone: Vec<UnitName>,
+pub struct ChangedUnits {
+    /// Units that exist. The first item has all of them, a later one those that have changed.
+    pub here: Vec<UnitName>,
+    /// Units that no longer exist.
+    pub gone: Vec<UnitName>,
 }
 
-/// Source of a unit file: text, or numbers if it is not UTF-8.
+/// Form of a [`UnitFile`]: its source as text, or as numbers if it is not UTF-8.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FileWire {
@@ -204,18 +212,22 @@ pub enum FileWire {
     Bytes(Vec<u8>),
 }
 
-impl FileWire {
-    pub(crate) fn new(file: &UnitFile) -> Self {
+impl From<&UnitFile> for FileWire {
+    fn from(file: &UnitFile) -> Self {
         match file.source_str() {
             Some(text) => Self::Text(text.to_owned()),
             None => Self::Bytes(file.source().to_vec()),
         }
     }
+}
 
-    pub(crate) fn read(&self) -> Result<UnitFile, ParseError> {
-        match self {
-            Self::Text(text) => UnitFile::parse(text),
-            Self::Bytes(bytes) => UnitFile::parse(bytes),
+impl TryFrom<&FileWire> for UnitFile {
+    type Error = ParseError;
+
+    fn try_from(file: &FileWire) -> Result<Self, ParseError> {
+        match file {
+            FileWire::Text(text) => Self::parse(text),
+            FileWire::Bytes(bytes) => Self::parse(bytes),
         }
     }
 }
@@ -319,7 +331,7 @@ mod tests {
     fn unit_file_round_trips_with_its_hash() {
         for source in [&b"# \xff\r\n[Service]\nExecStart=/a\n"[..], "[Unit]\n# ä\n".as_bytes()] {
             let file = UnitFile::parse(source).unwrap();
-            let read = sent(&FileWire::new(&file)).read().unwrap();
+            let read = UnitFile::try_from(&sent(&FileWire::from(&file))).unwrap();
             assert_eq!((read.source(), read.hash()), (source, file.hash()));
         }
     }
@@ -363,6 +375,8 @@ mod tests {
                 let unit = "a@\\x2d.service".parse().unwrap();
                 let managed = ManagedUnit { unit, known, state };
                 assert_eq!(sent(&managed), managed);
+                let size = serde_json::to_vec(&managed).unwrap().len();
+                assert!(size <= 320, "a list has 16 MiB, and this unit {size} bytes");
             }
         }
     }
@@ -373,6 +387,8 @@ mod tests {
         let io = |source| ServiceError::Io { action: "read it".to_owned(), source };
         let errors = [
             ServiceError::NotLoaded { unit: unit() },
+            ServiceError::StartFailed { unit: unit(), problem: problem() },
+            ServiceError::ReloadFailed { unit: unit(), problem: problem() },
             ServiceError::BadSetting { unit: unit(), line: 7, problem: problem() },
             ServiceError::NothingToTrigger { unit: unit(), missing: "a.service".to_owned() },
             ServiceError::StopFailed { unit: unit(), problem: problem() },

@@ -378,6 +378,9 @@ mod tests {
         }
     }
 
+    /// Limit on connections.
+    const CONNECTIONS: usize = 8;
+
     /// Serves with this limit on journals. Returns a connection, the server and its directory.
     async fn served(journals: usize) -> (Connection, JoinSet<()>, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
@@ -387,7 +390,7 @@ mod tests {
         let (program, journals) = ("test".to_owned(), Semaphore::new(journals));
         let server = Server { handler: Arc::new(Odd), program, journals };
         let mut tasks = JoinSet::new();
-        tasks.spawn(server.run(listener, 8, Arc::clone(&clock)));
+        tasks.spawn(server.run(listener, CONNECTIONS, Arc::clone(&clock)));
         let connection = Connection::connect(&socket, "test", clock).await.unwrap();
         (connection, tasks, directory)
     }
@@ -421,6 +424,18 @@ mod tests {
             stream.next::<Vec<LineWire>>().await.is_ok()
         };
         while !is_served().await {}
+    }
+
+    #[tokio::test]
+    async fn connections_over_the_limit_are_refused() {
+        let (connection, _server, _directory) = served(2).await;
+        let mut others = Vec::new();
+        for _ in 1..CONNECTIONS {
+            others.push(connection.stream(ManagerRequest::Watch).await.expect("there is room"));
+        }
+        let error = connection.stream(ManagerRequest::Watch).await.unwrap_err();
+        let is_why = matches!(&error, RequestError::Refused(why) if why.contains("connections"));
+        assert!(is_why, "{error}");
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_agent::journal::JournalReader as _;
-use fleet_agent::remote::{Connection, ManagerRequest, RequestError};
+use fleet_agent::remote::{ChangedUnits, Connection, FileWire, ManagerRequest, RequestError};
 use fleet_agent::testing::FakeManager;
 use fleet_agent::{ManagedUnit, ServiceError, ServiceManager};
 use fleet_core::journal::JournalQuery;
@@ -170,6 +170,23 @@ async fn requests_to_stopped_server_are_limited() {
     wait_until("there is room as soon as it reads", async || call().await.is_none()).await;
     drop(connection);
     reads.await.expect("no panic").expect("it reads to the end");
+}
+
+#[tokio::test]
+async fn connection_can_load_and_watch_units() {
+    let (served, machine) = served().await;
+    let connection = served.connect().await;
+    let mut watch = connection.stream(ManagerRequest::Watch).await.expect("it is served");
+    let first: Option<ChangedUnits> = watch.next().await.expect("it has items");
+    assert_eq!(first.expect("it has an item").here, [name(UNIT)]);
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/false\n").expect("it is well formed");
+    let (unit, wire) = (name("b.service"), FileWire::from(&file));
+    let load = ManagerRequest::Load { unit: unit.clone(), file: wire, epoch: 1 };
+    connection.call::<()>(load).await.expect("it loads");
+    let next: Option<ChangedUnits> = watch.next().await.expect("it has items");
+    assert_eq!(next.expect("it has an item").here, std::slice::from_ref(&unit));
+    let loaded = machine.get(&unit).await.expect("the call succeeds").expect("it is loaded");
+    assert_eq!(loaded.known.hash, file.hash());
 }
 
 /// Serves a connection without its requests, and sends these frames on the next connection.
