@@ -75,6 +75,7 @@ impl From<RequestError> for CliError {
             RequestError::Problem { problem, help } => {
                 help.into_iter().fold(Self::failed(problem), Self::help)
             }
+            RequestError::InvalidArgument(problem) => Self::usage(problem),
             RequestError::RunsForFleet => {
                 Self::failed(error.to_string()).help("start and stop these units with fleetctl")
             }

@@ -193,7 +193,9 @@ impl FilesServer {
     /// If no unit fits, returns `text` itself, because a unit that is no longer in any file may
     /// still have a log.
     async fn unit_of(&self, text: &str) -> Result<Name, RequestError> {
-        let name = Name::new(text).map_err(|error| because(&error))?;
+        let name = Name::new(text).map_err(|error| {
+            RequestError::InvalidArgument(format!("invalid unit {text:?}: {error}"))
+        })?;
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         if snapshot.units.iter().any(|unit| unit.unit == name) {
             return Ok(name);

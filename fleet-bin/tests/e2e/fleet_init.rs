@@ -202,6 +202,14 @@ fn fleetd_without_fleet_init_names_the_command() {
 }
 
 #[test]
+fn invalid_unit_name_of_logs_is_a_usage_error() {
+    let init = Init::start();
+    let (status, printed) = init.client(&["logs", "BAD!NAME"]);
+    assert_eq!(status.code(), Some(2), "{printed}");
+    assert!(printed.contains("invalid unit \"BAD!NAME\""), "{printed}");
+}
+
+#[test]
 fn second_term_kills_units_that_ignore_the_first() {
     let mut init = Init::start();
     let quick = init.run("quick.service", "ExecStart=/bin/sleep infinity");
