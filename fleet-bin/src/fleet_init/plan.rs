@@ -4,7 +4,7 @@
 use std::io;
 use std::io::Write;
 
-use fleet_agent::remote::{InitRequest, RequestError, SourceFile};
+use fleet_agent::remote::{InitFileWire, InitRequest, RequestError};
 use fleet_core::Timestamp;
 use fleet_core::graph::format::Code;
 use fleet_core::graph::{InitState, Observation, Settings, Target};
@@ -76,9 +76,9 @@ fn of_running(
 }
 
 /// The files as sent in the request, if they have no errors.
-fn sent(given: &Files) -> Result<Vec<SourceFile>, CliError> {
+fn sent(given: &Files) -> Result<Vec<InitFileWire>, CliError> {
     given.graph_and_goal(None)?;
-    Ok(given.sources.files.iter().map(SourceFile::from).collect())
+    Ok(given.sources.files.iter().map(InitFileWire::from).collect())
 }
 
 fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError> {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use fleet_agent::journal::Journal;
 use fleet_agent::native::{InitDryRun, InitSnapshot, InitSupervisor, SupervisorError};
 use fleet_agent::remote::{
-    InitRequest, ManagerRequest, Request, RequestError, RequestHandler, ResponseSender,
-    ServiceManagerHandler, SourceFile,
+    InitFileWire, InitRequest, ManagerRequest, Request, RequestError, RequestHandler,
+    ResponseSender, ServiceManagerHandler,
 };
 use fleet_agent::{NativeManager, ServiceError};
 use fleet_core::graph::format::InitFile;
@@ -82,7 +82,7 @@ impl FilesServer {
     /// files.
     async fn plan(
         &self,
-        given: Option<Vec<SourceFile>>,
+        given: Option<Vec<InitFileWire>>,
         goal: Option<String>,
         extra_targets: &[String],
         response: &mut ResponseSender,

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use fleet_agent::native::InitSupervisor;
-use fleet_agent::remote::SourceFile;
+use fleet_agent::remote::InitFileWire;
 use fleet_core::graph::format::InitFile;
 use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub(super) struct Definitions {
 struct StoredDefinitions {
     paths: Vec<PathBuf>,
     goal: Option<String>,
-    files: Vec<SourceFile>,
+    files: Vec<InitFileWire>,
 }
 
 impl Definitions {
@@ -129,7 +129,7 @@ impl Sources {
 
     /// Stores the accepted definitions.
     pub(super) fn store(&self, accepted: &Definitions) {
-        let accepted = self.of(accepted.files.iter().map(SourceFile::from).collect());
+        let accepted = self.of(accepted.files.iter().map(InitFileWire::from).collect());
         let aside = self.path().with_extension("new");
         let written = serde_json::to_vec(&accepted).map_err(Into::into);
         let written = written.and_then(|text| fs::write(&aside, text));
@@ -160,7 +160,7 @@ impl Sources {
         Definitions::of(files::of(files), self.goal.as_ref()).ok()
     }
 
-    fn of(&self, files: Vec<SourceFile>) -> StoredDefinitions {
+    fn of(&self, files: Vec<InitFileWire>) -> StoredDefinitions {
         let goal = self.goal.as_ref().map(ToString::to_string);
         StoredDefinitions { paths: self.paths.clone(), goal, files }
     }

@@ -43,7 +43,6 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use fleet_agent::SystemClock;
 
-use crate::fleetctl::session::ssh;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Output;
 use crate::ui::table::Colour;
@@ -51,8 +50,9 @@ use args::flags::Flags;
 use args::{Cli, Command, flags, spelling};
 use progress::Progress;
 use session::settings::Settings;
-use session::ssh::{Ssh, Tunnel};
-use session::{Session, settings};
+use session::ssh::Ssh;
+use session::tunnel::Tunnel;
+use session::{Session, settings, tunnel};
 
 /// Runs `fleetctl` and returns its exit code. `args` starts with the name of the program, and
 /// `environment` looks up environment variables.
@@ -106,7 +106,7 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
     let result = runtime.block_on(async {
         match settings.ssh.tunnel() {
             Some(_) if !command.is_local() => {
-                ssh::until_signal(run_command(command, settings)).await
+                tunnel::until_signal(run_command(command, settings)).await
             }
             _ => run_command(command, settings).await,
         }

@@ -39,7 +39,7 @@ pub use connection::{Connection, ConnectionError, Expectation, Stream};
 pub use handler::ServiceManagerHandler;
 pub use manager::{RemoteConfig, RemoteManager};
 pub use protocol::{
-    ChangedUnits, FileWire, InitRequest, LineWire, ManagerRequest, QueryWire, Request,
-    RequestError, SourceFile,
+    ChangedUnits, FileWire, InitFileWire, InitRequest, LineWire, ManagerRequest, QueryWire,
+    Request, RequestError,
 };
 pub use server::{RequestHandler, ResponseSender, serve};

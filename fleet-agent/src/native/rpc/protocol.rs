@@ -103,7 +103,7 @@ pub enum InitRequest {
     Plan {
         /// The files. The client sends their contents, because the server may not have permission
         /// to read them.
-        files: Option<Vec<SourceFile>>,
+        files: Option<Vec<InitFileWire>>,
         /// The goal.
         goal: Option<String>,
         /// The extra targets.
@@ -283,7 +283,7 @@ impl From<LineWire> for JournalLine {
 
 /// A unit file of an init, with its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceFile {
+pub struct InitFileWire {
     /// Its name.
     pub name: String,
     /// Whether the file contains the central settings (`init.conf`).
@@ -292,7 +292,7 @@ pub struct SourceFile {
     pub text: String,
 }
 
-impl From<&InitFile> for SourceFile {
+impl From<&InitFile> for InitFileWire {
     fn from(file: &InitFile) -> Self {
         Self {
             name: file.name.clone(),
@@ -302,8 +302,8 @@ impl From<&InitFile> for SourceFile {
     }
 }
 
-impl From<SourceFile> for InitFile {
-    fn from(file: SourceFile) -> Self {
+impl From<InitFileWire> for InitFile {
+    fn from(file: InitFileWire) -> Self {
         let role = if file.is_central { FileRole::Central } else { FileRole::Units };
         Self { name: file.name, role, source: file.text.into_bytes() }
     }

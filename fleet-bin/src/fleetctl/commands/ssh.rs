@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::SshArgs;
 use crate::fleetctl::session::Session;
-use crate::fleetctl::session::ssh::{command, ssh_error};
+use crate::fleetctl::session::tunnel::{command, ssh_error};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 
