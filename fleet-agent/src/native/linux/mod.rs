@@ -9,12 +9,14 @@
 //! | `process_info`, `process_table`, `probe_cache` | the processes of a run, found by a scan |
 //! | `cgroup`, `limits` | control groups; limits of open files and of groups |
 //! | `identity` | users, groups, and the values of specifiers |
+//! | `host` | the public functions |
 //! | `files` | files that units name, and changes of files |
 
 pub(super) mod cgroup;
 pub(super) mod child;
 pub(super) mod exit;
 pub(super) mod files;
+pub mod host;
 pub(super) mod identity;
 pub(super) mod limits;
 pub(super) mod probe_cache;
