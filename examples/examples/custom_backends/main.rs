@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{Harness, Opened, UnitKind};
+use fleet_agent::testing::{Harness, ManagerWithJournals, UnitKind};
 use fleet_core::Snapshot;
 use fleet_store::Store;
 use fleet_store::testing::{FaultInjector, FaultyStore, conformance_under_faults};
@@ -102,8 +102,8 @@ struct Bench {
 impl Harness for Bench {
     /// Returns a new handle to the machine, like a daemon that starts: the machine and its units
     /// already exist.
-    async fn open(&self) -> Opened {
-        Opened::new(Arc::new(TaskManager::new(&self.machine)))
+    async fn open(&self) -> ManagerWithJournals {
+        ManagerWithJournals::new(Arc::new(TaskManager::new(&self.machine)))
     }
 
     fn can_reload(&self) -> bool {

@@ -8,7 +8,7 @@ use fleet_core::unit_state::ExitStatus;
 use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitName;
 
-use super::harness::{Harness, Opened, UnitKind};
+use super::harness::{Harness, ManagerWithJournals, UnitKind};
 use crate::journal::JournalReader;
 use crate::{ManagedUnit, ServiceError, ServiceManager};
 
@@ -59,7 +59,7 @@ pub(super) struct Check<'a> {
 
 impl<'a> Check<'a> {
     async fn open(harness: &'a dyn Harness) -> Self {
-        let Opened { manager, journals } = harness.open().await;
+        let ManagerWithJournals { manager, journals } = harness.open().await;
         Self { harness, manager, journals }
     }
 

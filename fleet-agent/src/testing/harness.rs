@@ -39,12 +39,12 @@ pub enum UnitKind {
 
 /// An open service manager under test, and the journals of its units.
 #[derive(Clone)]
-pub struct Opened {
+pub struct ManagerWithJournals {
     pub(super) manager: Arc<dyn ServiceManager>,
     pub(super) journals: Arc<dyn JournalReader>,
 }
 
-impl Opened {
+impl ManagerWithJournals {
     /// Wraps a service manager.
     #[must_use]
     pub fn new<M: ServiceManager + JournalReader>(manager: Arc<M>) -> Self {
@@ -58,9 +58,9 @@ impl Opened {
     }
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for ManagerWithJournals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").finish_non_exhaustive()
+        f.debug_struct("ManagerWithJournals").finish_non_exhaustive()
     }
 }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for Opened {
 pub trait Harness: Send + Sync {
     /// Opens a service manager on the machine, as a daemon does when it starts. The suite drops the
     /// previous service manager first.
-    async fn open(&self) -> Opened;
+    async fn open(&self) -> ManagerWithJournals;
 
     /// Whether the service manager can reload units. By default it can; a service manager with the
     /// default [`reload_unit`](ServiceManager::reload_unit) returns `false` here.

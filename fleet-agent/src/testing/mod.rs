@@ -13,6 +13,6 @@ mod journals;
 
 pub use conformance::conformance;
 pub use fake::{Behaviour, Call, FakeManager};
-pub use harness::{Harness, Opened, UnitKind};
+pub use harness::{Harness, ManagerWithJournals, UnitKind};
 
 pub use crate::engine::planner::Planner;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleet_agent::journal::JournalReader as _;
-use fleet_agent::testing::{Behaviour, Call, FakeManager, Harness, Opened, UnitKind, conformance};
+use fleet_agent::testing::{
+    Behaviour, Call, FakeManager, Harness, ManagerWithJournals, UnitKind, conformance,
+};
 use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::journal::JournalQuery;
 use fleet_core::unit_state::ExitStatus;
@@ -21,8 +23,8 @@ pub(crate) struct FakeHarness {
 
 #[async_trait]
 impl Harness for FakeHarness {
-    async fn open(&self) -> Opened {
-        Opened::new(Arc::clone(&self.machine))
+    async fn open(&self) -> ManagerWithJournals {
+        ManagerWithJournals::new(Arc::clone(&self.machine))
     }
 
     fn directory(&self) -> &Path {

@@ -354,10 +354,10 @@ mod tests {
     use crate::native::rpc::Connection;
 
     /// Follows journals without an end, and panics at some of the calls.
-    struct Odd;
+    struct FaultyHandler;
 
     #[async_trait]
-    impl RequestHandler for Odd {
+    impl RequestHandler for FaultyHandler {
         async fn handle(
             &self,
             request: Request,
@@ -388,7 +388,7 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let (program, journals) = ("test".to_owned(), Semaphore::new(journals));
-        let server = Server { handler: Arc::new(Odd), program, journals };
+        let server = Server { handler: Arc::new(FaultyHandler), program, journals };
         let mut tasks = JoinSet::new();
         tasks.spawn(server.run(listener, CONNECTIONS, Arc::clone(&clock)));
         let connection = Connection::connect(&socket, "test", clock).await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{Harness, Opened, conformance};
+use fleet_agent::testing::{Harness, ManagerWithJournals, conformance};
 use fleet_agent::{SystemdConfig, SystemdManager};
 use tempfile::TempDir;
 
@@ -16,8 +16,8 @@ struct Conforming {
 
 #[async_trait]
 impl Harness for Conforming {
-    async fn open(&self) -> Opened {
-        Opened::new(SystemdManager::open(self.config.clone()).await.expect("it opens"))
+    async fn open(&self) -> ManagerWithJournals {
+        ManagerWithJournals::new(SystemdManager::open(self.config.clone()).await.expect("it opens"))
     }
 
     fn directory(&self) -> &Path {

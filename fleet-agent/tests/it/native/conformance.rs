@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{Harness, Opened, conformance};
+use fleet_agent::testing::{Harness, ManagerWithJournals, conformance};
 use fleet_agent::{NativeConfig, NativeManager};
 use tempfile::TempDir;
 
@@ -13,9 +13,9 @@ struct NativeHarness {
 
 #[async_trait]
 impl Harness for NativeHarness {
-    async fn open(&self) -> Opened {
+    async fn open(&self) -> ManagerWithJournals {
         let config = NativeConfig::new(self.directory.path().join("native"));
-        Opened::new(NativeManager::open(config).await.expect("it opens"))
+        ManagerWithJournals::new(NativeManager::open(config).await.expect("it opens"))
     }
 
     fn directory(&self) -> &Path {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{FakeManager, Harness, Opened, UnitKind, conformance};
+use fleet_agent::testing::{FakeManager, Harness, ManagerWithJournals, UnitKind, conformance};
 use fleet_agent::{NativeConfig, NativeManager};
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -19,8 +19,8 @@ struct RemoteHarness<H> {
 
 #[async_trait]
 impl<H: Harness> Harness for RemoteHarness<H> {
-    async fn open(&self) -> Opened {
-        Opened::new(self.served.open().await)
+    async fn open(&self) -> ManagerWithJournals {
+        ManagerWithJournals::new(self.served.open().await)
     }
 
     fn directory(&self) -> &Path {
@@ -54,8 +54,8 @@ impl Native {
 
 #[async_trait]
 impl Harness for Native {
-    async fn open(&self) -> Opened {
-        Opened::new(self.open_native().await)
+    async fn open(&self) -> ManagerWithJournals {
+        ManagerWithJournals::new(self.open_native().await)
     }
 
     fn directory(&self) -> &Path {
