@@ -132,7 +132,7 @@ mod tests {
     use fleet_unitfile::UnitFile;
 
     use super::*;
-    use crate::unit_state::LoadState;
+    use crate::unit::LoadState;
     use crate::{Epoch, Generation, SystemdState, Unit};
 
     fn cluster(desired: TargetState, machine: &str, epoch: u64) -> Snapshot {

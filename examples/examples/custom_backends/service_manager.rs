@@ -11,7 +11,7 @@ use fleet_agent::{
     ChangeReceiver, ChangeSender, ManagedUnit, ServiceError, ServiceManager, wall_time,
 };
 use fleet_core::journal::{JournalLine, JournalQuery};
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};

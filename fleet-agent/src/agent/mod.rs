@@ -9,7 +9,6 @@
 //!
 //! A fifth task checks that the mirror keeps up with the machine's own writes.
 
-mod checkpoint;
 mod desired_state;
 mod exclusivity;
 mod execute;
@@ -17,7 +16,6 @@ mod fence;
 mod presence;
 mod publish;
 mod reconcile;
-mod start_gate;
 mod state;
 mod task_tracker;
 mod unit_errors;
@@ -39,8 +37,9 @@ use publish::Publisher;
 use reconcile::{Reconciler, ReconcilerConfig};
 use unit_errors::UnitErrors;
 
-pub use self::state::{AgentState, DiskState, MemoryState, StateKey};
-pub use self::state::{accept_any_store, protected_lineage};
+pub use state::{
+    AgentState, DiskState, MemoryState, StateKey, accept_any_store, protected_lineage,
+};
 
 /// Dependencies and settings of an agent.
 #[non_exhaustive]

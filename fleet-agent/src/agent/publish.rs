@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::LoadState;
 use fleet_core::{
     ActiveState, MachineId, Revision, SystemdState, TargetState, Timestamp, UnitState,
 };

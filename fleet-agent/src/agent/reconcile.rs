@@ -15,13 +15,11 @@ use fleet_store::registry::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
-use super::checkpoint::Checkpoint;
 use super::desired_state::is_fenced;
 use super::exclusivity::PresenceWindow;
 use super::execute::{Executor, Outcome, StartPermit};
-use super::fence::StoppingUnits;
-use super::start_gate::StartGate;
-use super::state::AgentState;
+use super::fence::{StartGate, StoppingUnits};
+use super::state::{AgentState, Checkpoint};
 use super::task_tracker::{DesiredUnits, KnownUnits, RETRY, TaskTracker, additive_tasks};
 use super::unit_errors::{UnitErrors, chain};
 use crate::clock::wait_until;

@@ -8,7 +8,6 @@ mod absent_machines_tests;
     expect(unreachable_pub, reason = "it is public for benchmarks alone")
 )]
 pub(crate) mod planner;
-mod requested_moves;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,8 +29,7 @@ use crate::observer::NoopObserver;
 use crate::watchdog::Heartbeat;
 use crate::{Agent, AgentConfig, Clock, EngineObserver, Shutdown, SystemClock};
 use absent_machines::{AbsentMachines, MirrorStatus};
-use planner::Planner;
-use requested_moves::{NextStep, waits_for_reports};
+use planner::{NextStep, Planner, waits_for_reports};
 
 /// Wait before the next pass if the store could not complete a pass.
 const RETRY: Duration = Duration::from_secs(1);

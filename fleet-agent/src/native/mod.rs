@@ -53,7 +53,7 @@
 //! | `run` | one run of one unit: the state machine (pure) and its driver |
 //! | `log` | the output of one unit: a file within a limit, its lines and their times |
 //! | `state` | records on disk, from which the next process continues; shared state of all units |
-//! | `linux` | system calls and `/proc`; its module `host` is public |
+//! | `linux` | system calls and `/proc`; facts of this host |
 //!
 //! An idle manager does not wake up. Processes are reaped as children or watched through a pidfd.
 //! Timers use the clock, and log writes are noticed through inotify. Only these are polled:
@@ -63,7 +63,7 @@
 //! - The wall clock, once a second, if a timer waits for it and the kernel provides no alarm.
 
 mod frontends;
-mod linux;
+pub mod linux;
 mod log;
 #[doc(hidden)] // Public as `fleet_agent::remote`
 pub mod rpc;
@@ -73,7 +73,6 @@ mod supervisor;
 
 pub use frontends::files::InitSupervisor;
 pub use frontends::manager::{NativeConfig, NativeManager};
-pub use linux::host;
 pub use linux::process_table::Tracking;
 pub use state::desired_targets::DesiredTargets;
 pub use supervisor::managed_units::external::{BadExternal, External};

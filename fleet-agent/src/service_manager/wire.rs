@@ -1,8 +1,7 @@
 //! Serialised forms of types without their own, for serde's `with`.
 
-use fleet_core::unit_state::{ExitStatus, LoadState};
-use fleet_core::{ActiveState, Epoch, Generation, KnownUnit};
-use fleet_core::{SystemdState, TargetState};
+use fleet_core::unit::{ExitStatus, LoadState};
+use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState};
 use fleet_unitfile::UnitHash;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +65,7 @@ mod text {
 }
 
 mod exit {
-    use fleet_core::unit_state::ExitStatus;
+    use fleet_core::unit::ExitStatus;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[derive(Serialize, Deserialize)]

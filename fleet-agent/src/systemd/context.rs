@@ -10,12 +10,12 @@ use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use zbus::message::Sequence;
 
 use super::SystemdConfig;
-use super::batch_query::QueryBatcher;
 use super::bus::{Bus, CallError, States};
 use super::files::UnitFiles;
 use super::jobs::Jobs;
 use super::load::Reload;
 use super::record::{PendingOrder, Record};
+use super::refresh::QueryBatcher;
 use super::units::UnitTable;
 use crate::{ChangeSender, ServiceError};
 

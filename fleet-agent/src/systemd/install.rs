@@ -5,11 +5,11 @@ use std::path::Path;
 
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::batch_query::BatchRole;
 use super::bus::{Bus, CallError, LinkChange, UNIT};
 use super::context::{ManagerContext, io_error, unavailable};
-use super::name_conflict;
+use super::refresh::BatchRole;
 use crate::ServiceError;
+use crate::systemd::load;
 
 const ONLY_TILL_BOOT: bool = true;
 const OVER_OTHERS: bool = false;
@@ -86,8 +86,7 @@ async fn check_alias(
     aliases: &str,
 ) -> Result<(), ServiceError> {
     for alias in aliases.split_whitespace().filter_map(|alias| UnitName::parse(alias).ok()) {
-        let existing =
-            name_conflict::find_existing(context, bus, &alias).await.map_err(unavailable)?;
+        let existing = load::find_existing(context, bus, &alias).await.map_err(unavailable)?;
         // An earlier alias of the unit is a link to its own file.
         let link = std::fs::canonicalize(context.config.links.join(alias.as_str()));
         if let (Err(what), false) = (existing, link.is_ok_and(|to| to == context.files.text(unit)))

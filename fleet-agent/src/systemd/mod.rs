@@ -3,11 +3,11 @@
 //! ```text
 //! manager ── load, install ────> files, record     unit files and requests
 //!    │           └─────────────> bus               calls to systemd
-//!    │           └ batch_query ──┘                 one call about many units
 //!    ├───── operations, jobs ──> bus               start, stop, restart; the ends of jobs
 //!    ├───── journal                                journalctl as a child process
 //!    └ connection: one task ─ dispatch > state, jobs   systemd's signals, in order
-//!                         └── refresh ─> state         everything once, after missed signals
+//!                         └── refresh ─> state, bus    one call about many units; everything
+//!                                │                     once, after missed signals
 //!                                └ recovery ─> record  requests with an unknown outcome
 //! ```
 //!
@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use crate::{Clock, SystemClock};
 
-mod batch_query;
 mod bus;
 mod connection;
 mod context;
@@ -29,7 +28,6 @@ mod jobs;
 mod journal;
 mod load;
 mod manager;
-mod name_conflict;
 mod operations;
 mod record;
 mod recovery;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{ActiveState, SystemdState};
 use fleet_unitfile::UnitType;
 use zbus::wire::{OwnedVariant, Variant};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::journal::JournalQuery;
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitName;
 
-use super::harness::{Harness, ManagerWithJournals, UnitKind};
+use super::{Harness, ManagerWithJournals, UnitKind};
 use crate::journal::JournalReader;
 use crate::{ManagedUnit, ServiceError, ServiceManager};
 

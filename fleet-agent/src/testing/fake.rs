@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use tokio::sync::Notify;

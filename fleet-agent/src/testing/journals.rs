@@ -6,8 +6,8 @@ use fleet_core::journal::{JournalLine, JournalQuery, Since};
 use fleet_core::{Epoch, Generation, Timestamp};
 use fleet_unitfile::UnitName;
 
+use super::UnitKind;
 use super::conformance::{Check, DEADLINE};
-use super::harness::UnitKind;
 use crate::journal::Journal;
 use crate::{Clock as _, SystemClock, wall_time};
 

@@ -10,7 +10,7 @@ use fleet_agent::testing::{
 };
 use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::journal::JournalQuery;
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 use fleet_core::{ActiveState, Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 

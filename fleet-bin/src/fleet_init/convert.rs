@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use fleet_agent::native::host::machine_specifiers;
+use fleet_agent::native::linux::machine_specifiers;
 use fleet_core::graph::convert::{
     Conversion, ConversionNote, ConvertOptions, ConvertedUnit, InitSystem, NoteSeverity,
     SourceFile, convert_with,

@@ -10,9 +10,9 @@ use fleet_core::graph::{EdgeKind, Graph, InitState, InitUnit, Name, Settings, Ta
 use serde::Serialize;
 
 use super::args::{Drawing, GraphArgs};
+use super::client::Edge;
 use super::files;
-use super::plan_text::needed;
-use super::protocol::Edge;
+use super::plan::needed;
 use crate::ui::error::CliError;
 
 /// Runs the command.

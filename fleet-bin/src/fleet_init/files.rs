@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use fleet_agent::native::host::{group_exists, user_exists};
+use fleet_agent::native::linux::{group_exists, user_exists};
 use fleet_core::graph::format::{FileRole, FileSet, HostResource, InitFile, MAX_FILE_SIZE};
 use fleet_core::graph::{Graph, Target};
 use fleet_unitfile::{Severity, UnitName};

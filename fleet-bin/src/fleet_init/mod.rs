@@ -4,11 +4,11 @@
 //! |---|---|
 //! | command line | `args` |
 //! | files | `files`; the accepted definitions of a running one: `sources` |
-//! | plans as text (pure) | `plan_text`; the commands `plan` and `check`: `plan` |
+//! | the commands `plan` and `check` | `plan` |
 //! | drawings (pure) | `dot` |
 //! | conversion from other inits | `convert` |
 //! | running and ending units | `run`, `shutdown` |
-//! | serving requests | `server`; the results: `protocol`, `status_text` |
+//! | serving requests | `server`; the results: `client`, `status` |
 //! | process 1 of a container | `pid1` |
 //! | socket and directories | `paths` |
 //! | client commands | `client`, `status`, `tree`, `logs`, `verbs`, `outcome` |
@@ -23,18 +23,15 @@ mod outcome;
 mod paths;
 mod pid1;
 mod plan;
-mod plan_text;
-mod protocol;
 mod run;
 mod server;
 mod shutdown;
 mod sources;
 mod status;
-mod status_text;
 mod tree;
 mod verbs;
 
-pub(crate) use status_text::format_duration;
+pub(crate) use self::status::format_duration;
 
 use std::ffi::OsString;
 use std::io;

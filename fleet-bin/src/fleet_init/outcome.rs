@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_agent::remote::Connection;
 use fleet_agent::{Clock as _, SystemClock};
 
-use super::protocol::{StatusHeader, Unit};
+use super::client::{StatusHeader, Unit};
 use super::status;
 use crate::ui::error::CliError;
 

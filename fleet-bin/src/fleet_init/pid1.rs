@@ -102,7 +102,7 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
             // After a crash its units may be adopted by another supervisor, so they stay.
             if pid1.is_stopping {
                 end_orphans(&mut children, &clock, || reap(None).map(drop)).await?;
-                fleet_agent::native::host::remove_empty_cgroups(directory);
+                fleet_agent::native::linux::remove_empty_cgroups(directory);
             }
             return Ok(code);
         }

@@ -16,9 +16,10 @@ use fleet_core::graph::format::InitFile;
 use fleet_core::graph::{GraphError, Name, ServiceType, Target};
 use fleet_core::journal::JournalQuery;
 
-use super::protocol::{StatusHeader, Targets};
+use super::client::{StatusHeader, Targets};
+use super::files;
 use super::sources::{Definitions, Sources};
-use super::{files, plan_text, status_text};
+use crate::fleet_init::{plan, status};
 use crate::ui::error;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
@@ -39,7 +40,7 @@ impl RequestHandler for FleetServer {
         match request {
             Request::Init(InitRequest::Status) => {
                 let snapshot = self.manager.snapshot().await.map_err(|error| because(&error))?;
-                let header = status_text::header_for_fleet(&snapshot);
+                let header = status::header_for_fleet(&snapshot);
                 send_units(header, &snapshot, response).await;
                 Ok(())
             }
@@ -111,7 +112,7 @@ impl FilesServer {
             true => invalid_targets(&error, goal.as_ref()),
             false => of(&cannot_replace(error)),
         })?;
-        let (goals, rows) = plan_text::describe_plan(Some(&tried.before), tried.after, tried.now);
+        let (goals, rows) = plan::describe_plan(Some(&tried.before), tried.after, tried.now);
         response.send(&(goals, rows)).await;
         Ok(())
     }
@@ -125,7 +126,7 @@ impl FilesServer {
         match request {
             InitRequest::Status => {
                 let snapshot = self.supervisor.snapshot().await.map_err(refused)?;
-                send_units(status_text::header(&snapshot), &snapshot, response).await;
+                send_units(status::header(&snapshot), &snapshot, response).await;
             }
             InitRequest::SetTarget { goal, extra_targets } => {
                 let goal = target(&goal)?;
@@ -279,7 +280,7 @@ impl RequestHandler for FilesServer {
 }
 
 async fn send_units(header: StatusHeader, snapshot: &InitSnapshot, response: &mut ResponseSender) {
-    let unit = |status| status_text::unit(status, &snapshot.planner, snapshot.now);
+    let unit = |status| status::unit(status, &snapshot.planner, snapshot.now);
     response.send(&(header, snapshot.units.iter().map(unit).collect::<Vec<_>>())).await;
 }
 

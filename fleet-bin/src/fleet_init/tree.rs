@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::protocol::{StatusHeader, Unit};
-use super::status_text::format_duration;
+use super::client::{StatusHeader, Unit};
+use super::status::format_duration;
 use crate::ui::table::{Colour, cell, painted};
 
 /// Maximum depth of a tree. A unit at this depth becomes the root of another tree below this one.
@@ -153,8 +153,8 @@ fn of(kind: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::Edge;
     use super::*;
+    use crate::fleet_init::client::Edge;
 
     fn unit(name: &str, state: &str, depends: &[(&str, &str)]) -> Unit {
         let edge = |&(kind, unit): &(&str, &str)| Edge { kind: kind.into(), unit: unit.into() };

@@ -8,8 +8,7 @@ use fleet_agent::remote::InitRequest;
 use serde::Serialize;
 
 use super::args::{ReloadArgs, RestartArgs, SetTargetArgs, UnitArgs};
-use super::client::request;
-use super::protocol::Targets;
+use super::client::{Targets, request};
 use super::{outcome, status};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;

@@ -4,11 +4,10 @@
 //! [`help`](super::help) lays out the help, and
 //! [`settings`](super::session::settings) checks the values.
 
-pub(super) mod change_args;
 pub(super) mod flags;
-pub(super) mod inspect_args;
 pub(super) mod ranges;
 pub(super) mod spelling;
+pub(super) mod subcommands;
 
 use std::path::PathBuf;
 
@@ -16,10 +15,10 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use fleet_unitfile::check::SystemdVersion;
 
-use super::args::change_args::{
-    ApplyArgs, DiffArgs, MachineArgs, PlanArgs, RebalanceArgs, ScaleArgs, number,
+use super::args::subcommands::{
+    ApplyArgs, DiffArgs, EventsArgs, JournalArgs, ListArgs, LogsArgs, MachineArgs, PlanArgs,
+    RebalanceArgs, ScaleArgs, SshArgs, StatusArgs, number,
 };
-use super::args::inspect_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
 use crate::ui::global_args::GlobalArgs;
 
 /// Control a fleet cluster: submit unit files, start and stop units, inspect them.

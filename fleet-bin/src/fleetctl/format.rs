@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleet_core::Resource;
 use fleet_http::wire;
 
-use super::args::inspect_args::ListArgs;
+use super::args::subcommands::ListArgs;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
 use crate::ui::table::{Colour, NOTHING, painted};

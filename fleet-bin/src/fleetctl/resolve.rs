@@ -143,8 +143,8 @@ pub(crate) fn change(
         return Err(is_template(verb, name));
     }
     match verb.apply(from) {
-        Ok(fleet_core::target_state::Transition::Unchanged) => Ok(None),
-        Ok(fleet_core::target_state::Transition::Change(goal)) => Ok(goal),
+        Ok(fleet_core::unit::Transition::Unchanged) => Ok(None),
+        Ok(fleet_core::unit::Transition::Change(goal)) => Ok(goal),
         Err(error) => Err(CliError::failed(name.to_string())
             .because(error)
             .help(format!("\"fleetctl status {name}\" shows its state"))),

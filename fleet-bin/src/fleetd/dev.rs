@@ -11,12 +11,11 @@ use fleet_http::{AuthPolicy, ListenAddress, Listener, Peers};
 use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;
 
-use super::cli::DevArgs;
 use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::offline::StorePolicy;
 use super::run::ShutdownSignals;
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
-use super::{Context as _, StartError, directories, identity, machine, run, say, summary};
+use super::{Context as _, DevArgs, StartError, directories, identity, machine, run, say, summary};
 use crate::ui::{findings, global_args};
 
 /// Lease duration of machines and of the engine in a development cluster. A machine or engine that

@@ -1,10 +1,9 @@
-//! `fleetd`, the daemon. It runs one machine of a cluster, or a whole cluster in one process.
+//! `fleetd`, the daemon, and its command line. It runs one machine of a cluster, or a whole cluster
+//! in one process.
 
-mod cli;
 pub(crate) mod config;
 mod dev;
 mod directories;
-mod earlier_manager;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod identity;
@@ -21,12 +20,13 @@ mod wire_up;
 
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
 
+use crate::fleetd::config::{KEYS, KeyStatus, RawConfig, RawEntry, RawValue, ValueOrigin};
 use crate::ui::{error, logging};
-use cli::{Action, Cli, ConfigArg};
 use reload::ConfigSource;
 
 pub(crate) use self::reload::certificate_warning;
@@ -57,7 +57,7 @@ fn perform(cli: Cli) -> Result<(), StartError> {
             block_on(run::run(config, source, level))
         }
         Some(Action::CheckConfig { file }) => {
-            let (_, config) = ConfigSource::read(Some(file.clone()), config::RawConfig::new())?;
+            let (_, config) = ConfigSource::read(Some(file.clone()), RawConfig::new())?;
             reload::load_auth(&config.auth)?;
             wire_up::check_store_files(&config.store)?;
             let certificate = certificate_warning(&config);
@@ -66,7 +66,7 @@ fn perform(cli: Cli) -> Result<(), StartError> {
             Ok(())
         }
         Some(Action::AcceptStore(ConfigArg { file })) => {
-            let (_, config) = ConfigSource::read(file, config::RawConfig::new())?;
+            let (_, config) = ConfigSource::read(file, RawConfig::new())?;
             offline::accept_store(&config)?;
             say(
                 "the next fleetd on this machine follows the store that it finds, and stops units \
@@ -90,10 +90,10 @@ fn perform(cli: Cli) -> Result<(), StartError> {
 /// - Inherited descriptors become close-on-exec, so that units do not inherit them in turn.
 /// - The limit of open files is raised to the hard limit, so that many units can run.
 pub(crate) fn prepare_descriptors() {
-    if let Err(error) = fleet_agent::native::host::set_cloexec_on_all() {
+    if let Err(error) = fleet_agent::native::linux::set_cloexec_on_all() {
         tracing::warn!(%error, "cannot set close-on-exec on open files: units inherit the files");
     }
-    if let Err(error) = fleet_agent::native::host::raise_file_limit() {
+    if let Err(error) = fleet_agent::native::linux::raise_file_limit() {
         tracing::warn!(%error, "cannot raise the limit of open files: few units can run");
     }
 }
@@ -171,5 +171,106 @@ pub(crate) trait Context<T> {
 impl<T, E: Into<Box<dyn Error + Send + Sync>>> Context<T> for Result<T, E> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, StartError> {
         self.map_err(|cause| StartError { what: what(), cause: Some(cause.into()), status: 1 })
+    }
+}
+
+/// Runs the units of a fleet cluster on this machine
+#[derive(Debug, Parser)]
+#[command(name = "fleetd", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+    #[command(subcommand)]
+    pub(crate) action: Option<Action>,
+}
+
+/// The option for a configuration file.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArg {
+    /// Read the configuration from FILE [default: /etc/fleet/fleet.conf]
+    #[arg(long = "config", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// An action other than running on this machine.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Run a whole cluster in this process, without root, systemd or etcd
+    ///
+    /// The cluster has an embedded store, an engine, and several machines whose units are real
+    /// processes. Ctrl-C stops it and its units.
+    Dev(DevArgs),
+    /// Check a configuration file without running
+    CheckConfig {
+        /// Configuration file to check, such as /etc/fleet/fleet.conf
+        file: PathBuf,
+    },
+    /// Let this machine follow another store than before
+    ///
+    /// The other store may be new and empty. A daemon that finds another store leaves its units
+    /// running and does nothing else. After this command and a restart of the daemon, it follows
+    /// the store that it finds, and stops all units that are not in it.
+    AcceptStore(ConfigArg),
+    /// Print the version
+    Version,
+}
+
+/// Arguments of `fleetd dev`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DevArgs {
+    /// Number of machines, from 1 to 1000
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = value_parser!(u16).range(1..=1000)
+    )]
+    pub(crate) machines: u16,
+    /// Address of the API [default: a unix socket in the data directory]
+    #[arg(long, value_name = "URL")]
+    pub(crate) listen: Vec<String>,
+    /// Directory for the cluster's files [default: fleet/dev in your state directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Unit files to launch, or directories of unit files
+    #[arg(value_name = "UNIT-FILE")]
+    pub(crate) units: Vec<PathBuf>,
+}
+
+/// One flag for each configuration key.
+#[derive(Debug)]
+pub(crate) struct Flags(pub(crate) RawConfig);
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        command.args(KEYS.iter().map(|key| {
+            Arg::new(key.name)
+                .long(key.flag())
+                .alias(key.name)
+                .value_name(key.value)
+                .help(format!("{} [env: {}]", key.help, key.variable()))
+                .hide(matches!(key.status, KeyStatus::Obsolete(_)))
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = KEYS.iter().filter_map(|key| {
+            let raw = RawValue::Text(matches.get_one::<String>(key.name)?.clone());
+            Some((key.name, RawEntry { raw, origin: ValueOrigin::Flag(key.flag()) }))
+        });
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }

@@ -172,7 +172,7 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::unit_state::LoadState;
+    use fleet_core::unit::LoadState;
     use fleet_core::{Epoch, Generation, Requirements, Strictness, SystemdState};
     use fleet_unitfile::UnitFile;
 

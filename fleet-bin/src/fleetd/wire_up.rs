@@ -21,12 +21,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
 use super::config::{Config, ServiceManagerKind, StoreKind};
-use super::earlier_manager::{EarlierManager, refuse_running_units, remember};
 #[cfg(feature = "etcd")]
 use super::etcd;
 use super::journals::{LocalJournals, LocalMachine};
 use super::loop_metrics::EngineMetrics;
 use super::offline::StorePolicy;
+use super::other_managers::{EarlierManager, refuse_running_units, remember};
 use super::{Context as _, StartError, identity, loop_metrics, other_managers};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;

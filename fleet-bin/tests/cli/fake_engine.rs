@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fleet_agent::Drift;
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{
     ActiveState, Epoch, Generation, MachineId, Metadata, Reason, Snapshot, SystemdState,
     TargetState, Unit, UnitState,

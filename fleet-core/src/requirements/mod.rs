@@ -5,7 +5,6 @@ mod error;
 mod errors;
 mod option;
 mod parse;
-mod scalars;
 mod validate;
 mod values;
 
@@ -17,10 +16,9 @@ use fleet_unitfile::{UnitFile, UnitName};
 use crate::pattern::Peer;
 use crate::{Expression, MachineId, Pattern, Resources};
 
-pub use self::errors::{RequirementWarning, RequirementWarningKind};
 pub use self::values::MetadataProblem;
 pub use error::{RequirementError, RequirementErrorKind};
-pub use errors::RequirementErrors;
+pub use errors::{RequirementErrors, RequirementWarning, RequirementWarningKind};
 pub use option::FleetOption;
 pub use validate::InvalidRequirements;
 

@@ -1,8 +1,7 @@
 //! The table of commands and target states.
 
 use fleet_core::TargetState::{self, Inactive, Launched, Loaded};
-use fleet_core::target_state::Transition;
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::{LoadState, Transition};
 use fleet_core::{ActiveState, Verb};
 
 const FROM: [Option<TargetState>; 4] = [None, Some(Inactive), Some(Loaded), Some(Launched)];

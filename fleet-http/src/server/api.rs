@@ -13,8 +13,8 @@ use super::handlers::extract::Params;
 use super::handlers::listings::{Listings, PageToken};
 use super::metrics::Metrics;
 use super::stream::events::Hub;
+use super::stream::journal::{Journals, NoJournals};
 use super::stream::journal_source::Peers;
-use super::stream::journals::{Journals, NoJournals};
 use crate::wire::OTHER_STORE;
 
 /// Maximum time that a write waits until reads on this server show it.

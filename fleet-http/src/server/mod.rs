@@ -19,15 +19,15 @@ mod net;
 mod router;
 mod stream;
 
-pub use self::net::listen::{SocketFile, listen_unix};
+pub use self::auth::AuthPolicy;
+pub(crate) use self::stream::journal::LinePrefix;
+pub use self::stream::journal::{JournalError, JournalStream, Journals};
 pub use self::stream::journal_source::Peers;
 pub use api::Api;
-pub use auth::auth_policy::AuthPolicy;
 pub use auth::tokens::{Tokens, TokensError};
 pub use metrics::Metrics;
 pub use net::connection::{serve, serve_with_limits};
 pub use net::limits::ServerLimits;
-pub use net::listen::{ListenAddress, ListenParseError};
-pub use net::listener::{ListenError, Listener};
-pub(crate) use stream::journals::LinePrefix;
-pub use stream::journals::{JournalError, JournalStream, Journals};
+pub use net::listen::{
+    ListenAddress, ListenError, ListenParseError, Listener, SocketFile, listen_unix,
+};

@@ -18,16 +18,16 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 use super::api::SharedApi;
-use super::auth::auth_policy::{ReadPermit, is_preview};
 use super::auth::tokens::Rights;
+use super::auth::{ReadPermit, is_preview};
 use super::failure::{Failure, ServerError};
 use super::handlers::{
     export, health, intents, machines, openapi, plan, put, rebalance, states, status, units,
 };
-use super::net::head;
 use super::net::limits::ConnectionOrigin;
 use super::stream::{events, journal};
 use crate::clock::Stopwatch;
+use crate::server::net::limits;
 use crate::wire::BEHIND;
 
 /// Path prefix of version 1, and its old alias.
@@ -278,9 +278,9 @@ fn method_label(method: &Method) -> &'static str {
 fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
     let mut permit = None;
     if let Some(origin) = request.extensions().get::<ConnectionOrigin>() {
-        head::check(request, origin.limits.head_size)?;
+        limits::check(request, origin.limits.head_size)?;
         if let Some(message) =
-            origin.needs_host_check().then(|| head::misdirected(request)).flatten()
+            origin.needs_host_check().then(|| limits::misdirected(request)).flatten()
         {
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
         }

@@ -7,31 +7,27 @@
 
 mod convert;
 mod entity;
-mod event;
 mod plan;
-mod rebalance;
 mod request;
 
 use hyper::header::HeaderName;
 
-pub use self::entity::{ErrorBody, ErrorDetail, ErrorEntity, OTHER_STORE};
-pub use self::entity::{MachineStatus, StatusDetails, UnitStatusReport};
-pub use self::plan::{NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount};
-pub use self::rebalance::{DrainReport, HeldUnit, UnitMove};
 pub use entity::{
-    MachineEntity, MachinePage, ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity,
-    UnitPage, UnitStateEntity, UnitStatePage, VersionResponse,
+    ClusterEvent, ErrorBody, ErrorDetail, ErrorEntity, MachineEntity, MachinePage, MachineStatus,
+    OTHER_STORE, ResourceAmounts, RestartResponse, StatusDetails, UnitEntity, UnitOptionEntity,
+    UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport, VersionResponse,
 };
-pub use event::ClusterEvent;
-pub use plan::{MachineVerdict, PlacementExplanation, PlanReport, PlanStep, UnplacedUnit};
-pub use rebalance::{MachineLoad, PendingMove, RebalanceMove, RebalanceOrder, RebalanceReport};
+pub use plan::{
+    DrainReport, HeldUnit, MachineLoad, MachineVerdict, NearestRefusal, PendingMove,
+    PlacementExplanation, PlanReport, PlanStep, ReasonDetail, ReasonPeer, RebalanceMove,
+    RebalanceOrder, RebalanceReport, RefusalCount, UnitMove, UnplacedUnit,
+};
 pub use request::{ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
 };
-pub(crate) use plan::{explanation, plan};
-pub(crate) use rebalance::rebalance_order;
+pub(crate) use plan::{explanation, plan, rebalance_order};
 pub(crate) use request::{decode_import, decode_patch, decode_plan, decode_put};
 
 /// Response header: number of seconds since the server lost contact with its store. Responses

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::journal::{JournalQuery, Since};
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::LoadState;
 use fleet_core::{
     ActiveState, Epoch, Generation, MachineId, Metadata, Placement, Reason, Revision, SystemdState,
     TargetState, UnitState,

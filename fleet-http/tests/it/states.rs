@@ -1,6 +1,6 @@
 //! Unit states: filters, the state of one unit, and additional fields.
 
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{ActiveState, Generation, SystemdState, UnitState};
 use fleet_http::client::StateFilter;
 

@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use fleet_unitfile::UnitName;
 
-use super::departures::Departures;
-use super::{assign, keep, replace, search};
+use super::keep::Departures;
+use super::{keep, replace, search};
 use crate::drain::HoldReason;
 use crate::index::undo_log::{LeaveReason, LogPosition};
 use crate::index::{Cluster, undo_log};
+use crate::planner::decide;
 use crate::rules::{Denial, machine_of, replaces};
 use crate::state::{Lookup, MachineNo, PeerRef, State, UnitKind, UnitNo};
 
@@ -169,7 +170,7 @@ pub(super) fn find_machine_for(
 ) -> bool {
     let Some(first) = group.first().copied() else { return false };
     let mut takes = |cluster: &mut Cluster, machine| machine != from && takes(cluster, machine);
-    match assign::required_machine(&cluster.state, group) {
+    match decide::required_machine(&cluster.state, group) {
         Err(_) => false,
         Ok(Some(machine)) => {
             cluster.state.machines[machine].is_present() && takes(cluster, machine)

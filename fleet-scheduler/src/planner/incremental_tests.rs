@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 
 use fleet_core::{Epoch, Machine, Pattern, Reason, Requirements, Resources};
 
+use super::queue::{AttemptCounter, AttemptQueue};
 use crate::demand::Demand;
 use crate::index::Cluster;
 use crate::plan::Plan;
-
-use super::assign;
-use super::queue::{AttemptCounter, AttemptQueue};
+use crate::planner::decide;
 
 fn put(index: &mut Cluster, name: &str, requirements: Requirements) {
     index.add(Demand::with_requirements(name.parse().unwrap(), requirements));
@@ -223,7 +222,7 @@ fn exhausted_plan_ends_with_a_reason() {
     put(&mut index, "c.service", Requirements::default().with_machine_of(machine_of));
     let mut queue = AttemptQueue::default();
     queue.counter = AttemptCounter::exhausted();
-    assign::place_and_separate(&mut index, &mut queue);
+    decide::place_and_separate(&mut index, &mut queue);
     assert_eq!(queue.given_up.len(), 3);
     // The next plan tries all of them again.
     put(&mut index, "d.service", Requirements::default());

@@ -1,7 +1,7 @@
 //! The planner: finds the changes of placements that bring every wanted unit to a suitable machine.
 //!
 //! The planner follows `docs/explain/placement.md` section by section. [`keep`] finds the units
-//! that stay, [`assign`] finds the machines for the others, and [`replace`] finds the moves that
+//! that stay, [`decide`] finds the machines for the others, and [`replace`] finds the moves that
 //! replacements need. [`steps`] and [`reasons`] produce the plan.
 //!
 //! Terms:
@@ -19,9 +19,7 @@
 //! - *Eviction group*: like a displaced group, but with the units there that its members name as
 //!   peers. It leaves its machine as a whole, for a drain or a rebalancing.
 
-mod assign;
 mod decide;
-mod departures;
 mod drain;
 mod eviction_group;
 mod explain;

@@ -1,9 +1,9 @@
 //! Replacement: a unit that comes to a machine displaces the units that it replaces there, if other
 //! machines accept these units.
 
-use super::departures::Departures;
 use super::eviction_group::{Attempt, assign_in_any_order, find_machine_for};
 use super::keep;
+use super::keep::Departures;
 use crate::index::undo_log::LeaveReason;
 use crate::index::{Cluster, undo_log};
 use crate::rules::{Denial, PlacementQuery, denial, machine_of, replaces};

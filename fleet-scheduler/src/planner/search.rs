@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 use fleet_core::refusal::Rule;
 
-use super::assign::MAX_PROBES;
+use super::decide::MAX_PROBES;
 use crate::index::refusal_counts::{PLACEHOLDER_RULE, RefusalSummary};
 use crate::index::{Cluster, refusal_counts};
 use crate::policy::{Candidate, Ranking, View};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::LoadState;
 use fleet_core::{
     ActiveState, Epoch, Generation, Machine, Snapshot, SystemdState, TargetState, UnitState,
 };

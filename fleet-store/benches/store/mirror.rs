@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::LoadState;
 use fleet_core::{ActiveState, Epoch, Generation, Metadata, SystemdState, TargetState, UnitState};
 use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit, PlacementWrites, SetPlacement};
 use fleet_store::{Layout, MemoryStore, Mirror, Registry};

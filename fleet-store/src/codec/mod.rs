@@ -12,9 +12,12 @@
 
 mod reason;
 mod record;
-mod state;
 
-use fleet_core::{Epoch, Generation, MachineId, Metadata, TargetState};
+use std::borrow::Cow;
+
+use fleet_core::unit::ExitStatus;
+use fleet_core::{Epoch, Generation, MachineId, Metadata, SystemdState, TargetState, UnitState};
+use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
 use crate::registry::{ContentId, Lineage, MachineRecord};
@@ -106,15 +109,13 @@ pub(crate) struct LeaderClaim {
     pub(crate) term: u64,
 }
 
-pub(crate) use self::record::{decode_content, encode_content};
-pub(crate) use self::record::{decode_rebalancing, encode_rebalancing};
 pub(crate) use reason::{decode_reason, encode_reason};
 pub(crate) use record::{
-    decode_claim, decode_intent, decode_leader, decode_lineage, decode_placement, decode_term,
-    decode_text, decode_unit, encode_claim, encode_intent, encode_leader, encode_lineage,
-    encode_placement, encode_term, encode_text, encode_unit,
+    decode_claim, decode_content, decode_intent, decode_leader, decode_lineage, decode_placement,
+    decode_rebalancing, decode_term, decode_text, decode_unit, encode_claim, encode_content,
+    encode_intent, encode_leader, encode_lineage, encode_placement, encode_rebalancing,
+    encode_term, encode_text, encode_unit,
 };
-pub(crate) use state::{decode_state, encode_state};
 
 /// A wire type with its format number in the field `v`. Types of frequent values (up to 100,000 in
 /// one listing) borrow their strings from the input.
@@ -177,4 +178,116 @@ fn format_error(found: u32, known: u32) -> CodecError {
 /// Parses a field from its text.
 fn parse<T: std::str::FromStr>(text: &str, what: &'static str) -> Result<T, CodecError> {
     text.parse().map_err(|_| CodecError::damaged(format!("{text:?} is not {what}")))
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireState<'a> {
+    v: u32,
+    #[serde(borrow)]
+    hash: Cow<'a, str>,
+    #[serde(borrow)]
+    requested: Cow<'a, str>,
+    epoch: u64,
+    generation: u64,
+    #[serde(borrow)]
+    load: Cow<'a, str>,
+    #[serde(borrow)]
+    active: Cow<'a, str>,
+    sub: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    main_pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit: Option<WireExit>,
+    #[serde(default)]
+    restarts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireExit {
+    Code(i32),
+    Signal(i32),
+    Unknown,
+}
+
+wire!(WireState<'_>);
+
+/// Maximum length of a stored problem text, in bytes. Longer texts are truncated, because the
+/// states of many units share a transaction of limited size.
+const MAX_PROBLEM_BYTES: usize = 4096;
+
+pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
+    let systemd = &state.systemd;
+    encode(&WireState {
+        v: FORMAT,
+        hash: state.hash.to_string().into(),
+        requested: state.requested.as_str().into(),
+        epoch: state.epoch.0,
+        generation: state.generation.0,
+        load: systemd.load.as_str().into(),
+        active: systemd.active.as_str().into(),
+        sub: systemd.sub.clone(),
+        result: systemd.result.clone(),
+        main_pid: systemd.main_pid,
+        exit: systemd.exit.map(WireExit::from),
+        restarts: systemd.restarts,
+        problem: state.problem.as_deref().map(shorten),
+    })
+}
+
+pub(crate) fn decode_state(
+    unit: UnitName,
+    machine: MachineId,
+    bytes: &[u8],
+) -> Result<UnitState, CodecError> {
+    let wire: WireState<'_> = decode(bytes)?;
+    let systemd = SystemdState {
+        load: parse(&wire.load, "a load state")?,
+        active: parse(&wire.active, "an active state")?,
+        sub: wire.sub,
+        result: wire.result,
+        main_pid: wire.main_pid,
+        exit: wire.exit.map(ExitStatus::from),
+        restarts: wire.restarts,
+    };
+    Ok(UnitState {
+        unit,
+        machine,
+        hash: parse(&wire.hash, "a unit file's hash")?,
+        requested: parse::<TargetState>(&wire.requested, "a state")?,
+        epoch: Epoch(wire.epoch),
+        generation: Generation(wire.generation),
+        systemd,
+        problem: wire.problem,
+    })
+}
+
+fn shorten(text: &str) -> String {
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=text.len().min(MAX_PROBLEM_BYTES)).rev().find(fits);
+    text[..end.unwrap_or(0)].to_owned()
+}
+
+impl From<ExitStatus> for WireExit {
+    fn from(exit: ExitStatus) -> Self {
+        match exit {
+            ExitStatus::Code(code) => Self::Code(code),
+            ExitStatus::Signal(signal) => Self::Signal(signal),
+            ExitStatus::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<WireExit> for ExitStatus {
+    fn from(wire: WireExit) -> Self {
+        match wire {
+            WireExit::Code(code) => Self::Code(code),
+            WireExit::Signal(signal) => Self::Signal(signal),
+            WireExit::Unknown => Self::Unknown,
+        }
+    }
 }

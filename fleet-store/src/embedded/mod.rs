@@ -5,7 +5,6 @@ mod disk;
 mod load;
 mod queue;
 mod readers;
-mod recovery;
 mod salvage;
 #[cfg(test)]
 mod tests;
@@ -22,9 +21,9 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 use disk::Disk;
+use load::{PathOpener, WriteFailure};
 use queue::{Queue, Request};
 use readers::ReaderState;
-use recovery::{PathOpener, WriteFailure};
 pub use salvage::Salvage;
 use writer::{Writer, wake_writer};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::recovery::WriteFailure;
+use super::load::WriteFailure;
 use super::writer::{Writer, refuse};
 use crate::{Commit, LeaseId, StoreError, Transaction};
 

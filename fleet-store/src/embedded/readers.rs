@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use fleet_core::Revision;
 
-use super::recovery::WriteFailure;
+use super::load::WriteFailure;
 use crate::backend::Keyspace;
 use crate::watch::Watchers;
 use crate::{Changes, Listing, StoreError, Watch};

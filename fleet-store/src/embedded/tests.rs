@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex};
 use redb::StorageBackend;
 use redb::backends::InMemoryBackend;
 
-use super::load::StoreImage;
-use super::recovery::Opener;
+use super::load::{Opener, StoreImage};
 use super::*;
 
 /// A backend that a test can switch to failing writes.

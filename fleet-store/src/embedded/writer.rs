@@ -9,10 +9,9 @@ use fleet_core::{Revision, Timestamp};
 use tokio::sync::watch;
 
 use super::disk::Disk;
-use super::load::StoreImage;
+use super::load::{BatchFailure, DiskState, Offline, Opener, StoreImage, WriteFailure, reopen};
 use super::queue::{Queue, Request, Responder};
 use super::readers::ReaderState;
-use super::recovery::{BatchFailure, DiskState, Offline, Opener, WriteFailure, reopen};
 use crate::backend::{EndedLease, Keyspace};
 use crate::clock::Clock;
 use crate::{Changes, KeyChange, LeaseId, StoreError};

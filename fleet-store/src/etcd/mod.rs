@@ -10,7 +10,6 @@
 
 mod client;
 mod config;
-mod endpoint;
 mod failure;
 mod key_prefix;
 mod watch;

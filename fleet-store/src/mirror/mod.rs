@@ -6,7 +6,6 @@ mod contents;
 mod follow;
 mod requirements_cache;
 mod state;
-mod stored_placements;
 mod view;
 
 use std::collections::BTreeSet;
@@ -26,10 +25,9 @@ use follow::MachineWatchers;
 use state::{LastSeen, Shared, State};
 use view::View;
 
-pub use self::changes::ResultChange;
+pub(crate) use self::contents::UnitPlacements;
 pub use self::follow::MachineProgress;
-pub use changes::ChangeSet;
-pub(crate) use stored_placements::UnitPlacements;
+pub use changes::{ChangeSet, ResultChange};
 
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same
 /// mirror.

@@ -42,7 +42,6 @@
 //! tested alone. The store may have any revision, but there must be no other writer.
 
 mod commits;
-mod faults;
 mod faulty;
 mod leases;
 
@@ -56,7 +55,6 @@ use tokio::time::timeout;
 use crate::{Changes, Commit, Entry, Listing, Store, StoreError, Transaction, Watch};
 
 pub use commits::*;
-pub use faults::*;
 pub use faulty::FaultyStore;
 pub use leases::*;
 

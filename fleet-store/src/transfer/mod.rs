@@ -6,11 +6,9 @@
 //! | exporting a cluster | `export` |
 //! | reading and verifying an export incrementally | `reader` |
 //! | reading a key dump of fleet v1 | `v1` |
-//! | the content of a file to import: an export or a key dump | `import` |
 //! | checking the content and deciding on the changes (pure) | `plan` |
-//! | applying the changes to a store, and the report | `apply` |
+//! | the content to import; applying the changes to a store, and the report | `import` |
 
-mod apply;
 mod export;
 mod import;
 mod line;
@@ -18,10 +16,11 @@ mod plan;
 mod reader;
 mod v1;
 
-pub use self::apply::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};
-pub use apply::import;
 pub use export::{Export, ExportLines};
-pub use import::{Import, ImportError, ImportIntent, ImportMetadata, ImportOrigin, ImportUnit};
+pub use import::{
+    Import, ImportError, ImportIntent, ImportMetadata, ImportOrigin, ImportReport, ImportUnit,
+    ImportWarning, RefusedImport, RescheduleReason, import,
+};
 pub use line::{
     ExportEnd, ExportHeader, ExportItem, ExportedIntent, ExportedMetadata, ExportedUnit,
 };

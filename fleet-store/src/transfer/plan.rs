@@ -7,9 +7,11 @@ use fleet_core::requirements::ParsedRequirements;
 use fleet_core::{Intent, MachineId, Requirements, Snapshot, Strictness, TargetState, Unit};
 use fleet_unitfile::{Severity, UnitFile};
 
-use super::apply::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};
 use super::export::Export;
-use super::import::{Import, ImportIntent, ImportMetadata, ImportUnit};
+use super::import::{
+    Import, ImportIntent, ImportMetadata, ImportReport, ImportUnit, ImportWarning, RefusedImport,
+    RescheduleReason,
+};
 use super::line::{ContentDigest, intent_keyword};
 use crate::Transaction;
 use crate::registry::MetadataChange;

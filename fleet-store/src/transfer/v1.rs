@@ -22,8 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
-use super::apply::RefusedImport;
-use super::import::{Import, ImportMetadata, ImportOrigin, ImportUnit};
+use super::import::{Import, ImportMetadata, ImportOrigin, ImportUnit, RefusedImport};
 
 /// Error of a text that is not a dump of fleet v1.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 //! not change without a new format number.
 
 use fleet_core::reason::Tally;
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{
     ActiveState, Epoch, Generation, Intent, Reason, Refusal, Revision, SystemdState, TargetState,
     UnitState,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{
     ActiveState, Epoch, Generation, MachineId, Metadata, Revision, SystemdState, TargetState,
     UnitState,

@@ -1,6 +1,7 @@
 //! The kernel's interfaces: processes, control groups, users, limits, signals and file events.
 //!
-//! It imports no other folder of the service manager.
+//! It imports no other folder of the service manager. Public are the facts of this host, and the
+//! settings of this process, that a supervisor needs.
 //!
 //! | module | topic |
 //! |---|---|
@@ -9,14 +10,12 @@
 //! | `process_info`, `process_table`, `probe_cache` | the processes of a run, found by a scan |
 //! | `cgroup`, `limits` | control groups; limits of open files and of groups |
 //! | `identity` | users, groups, and the values of specifiers |
-//! | `host` | the public functions |
 //! | `files` | files that units name, and changes of files |
 
 pub(super) mod cgroup;
 pub(super) mod child;
 pub(super) mod exit;
 pub(super) mod files;
-pub mod host;
 pub(super) mod identity;
 pub(super) mod limits;
 pub(super) mod probe_cache;
@@ -25,3 +24,8 @@ pub(super) mod process_info;
 pub(super) mod process_table;
 pub(super) mod spawn;
 pub(super) mod vfork;
+
+pub use cgroup::remove_empty_cgroups;
+pub use identity::{group_exists, machine_specifiers, user_exists};
+pub use limits::{raise_file_limit, set_cloexec_on_all};
+pub use proc::{current_boot, is_current_boot};

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -19,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::frame::{Frame, FrameReader, MAX_PENDING, VERSION, write_frames};
-use super::peer::untrusted_peer;
+use super::handler::untrusted_peer;
 use super::protocol::{Request, RequestError};
 use crate::Clock;
 

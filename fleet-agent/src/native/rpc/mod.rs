@@ -25,13 +25,11 @@
 //! | `protocol`, `frame` | requests, lines and errors; frames |
 //! | `connection`, `manager` | the client side: a connection; a service manager over it |
 //! | `server`, `handler` | the server side: clients and their limits; calls to a service manager |
-//! | `peer` | which users may be at the other end |
 
 mod connection;
 mod frame;
 mod handler;
 mod manager;
-mod peer;
 mod protocol;
 mod server;
 

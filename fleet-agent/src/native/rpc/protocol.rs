@@ -314,7 +314,7 @@ mod tests {
     use std::io::{Error, ErrorKind};
     use std::time::Duration;
 
-    use fleet_core::unit_state::{ExitStatus, LoadState};
+    use fleet_core::unit::{ExitStatus, LoadState};
     use fleet_core::{
         ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState, Timestamp,
     };

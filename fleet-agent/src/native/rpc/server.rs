@@ -27,12 +27,12 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet, coop};
 
 use super::frame::{Frame, FrameReader, MAX_PENDING, VERSION, write_frames};
-use super::peer::untrusted_peer;
+use super::handler::untrusted_peer;
 use super::protocol::{LineWire, ManagerRequest, Request, RequestError};
 use crate::Clock;
 use crate::journal::Journal;

@@ -11,7 +11,8 @@
 //! sent while no daemon listens are lost.
 
 use std::ffi::OsStr;
-use std::io::{self, IoSliceMut};
+use std::io;
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,7 +26,7 @@ use rustix::net::{
 };
 use tokio::io::unix::AsyncFd;
 
-use super::machine::sd_notify_message::NotifyMessage;
+use super::machine::process_events::NotifyMessage;
 use crate::async_fd::{poll_next, register_readable};
 
 /// Maximum message length, as in systemd. Longer messages are ignored.

@@ -1,7 +1,7 @@
 //! A simulated unit, and the states that it takes.
 
 use fleet_core::journal::JournalLine;
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState, Timestamp};
 use fleet_unitfile::{UnitHash, UnitName};
 use tokio::sync::mpsc;

@@ -1,7 +1,7 @@
 //! Contents of unit files, and their effects.
 
 use fleet_agent::{ServiceError, ServiceManager as _};
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::LoadState;
 use fleet_core::{ActiveState, Generation};
 
 use crate::bench::{Bench, SLEEP, name, shell, show};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fleet_agent::{ChangeReceiver, ServiceManager};
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::LoadState;
 use fleet_core::{ActiveState, Epoch, Generation, SystemdState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::{AbortHandle, JoinHandle};

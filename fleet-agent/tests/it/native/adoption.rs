@@ -1,7 +1,7 @@
 //! Recovery of units after the end of a daemon.
 
 use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitFile;
 

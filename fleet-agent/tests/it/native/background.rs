@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_agent::ServiceManager;
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 
 use super::helper::{command_with_steps, does};
 use crate::support::{Bench, name, runs, signal, wait_until};

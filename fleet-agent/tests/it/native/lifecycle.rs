@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_agent::{ServiceError, ServiceManager};
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
 
 use crate::support::{Bench, name, runs, signal};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleet_agent::{ServiceError, ServiceManager};
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 use fleet_core::{ActiveState, Generation};
 
 use super::helper::{does, send_to};

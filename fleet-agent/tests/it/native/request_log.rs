@@ -175,7 +175,7 @@ impl UnitHistory {
 
 #[test]
 fn unanswered_calls_may_or_may_not_have_effect() {
-    use fleet_core::unit_state::LoadState;
+    use fleet_core::unit::LoadState;
     use fleet_core::{ActiveState, Epoch, KnownUnit, SystemdState};
     use fleet_unitfile::UnitHash;
     let is = |requested, generation| {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use fleet_agent::ServiceError;
-use fleet_core::unit_state::ExitStatus;
+use fleet_core::unit::ExitStatus;
 
 use crate::support::{Bench, runs, signal, wait_until};
 

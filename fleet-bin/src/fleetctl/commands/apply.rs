@@ -13,7 +13,7 @@ use super::start::needs_restart;
 use super::upload::{UploadFailure, UploadStep, send_contents};
 use crate::fleetctl::Context;
 use crate::fleetctl::args::WaitUntil;
-use crate::fleetctl::args::change_args::{ApplyArgs, ManifestArgs, PlanArgs};
+use crate::fleetctl::args::subcommands::{ApplyArgs, ManifestArgs, PlanArgs};
 use crate::fleetctl::concurrent::{all_or_partial_failure, buffered, try_buffered};
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;

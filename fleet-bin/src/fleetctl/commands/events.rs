@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::logs::endless_document;
 use crate::fleetctl::Context;
-use crate::fleetctl::args::inspect_args::EventsArgs;
+use crate::fleetctl::args::subcommands::EventsArgs;
 use crate::fleetctl::format::{MachineLabels, machine_label};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;

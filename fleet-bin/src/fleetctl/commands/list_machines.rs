@@ -6,7 +6,7 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::inspect_args::ListArgs;
+use crate::fleetctl::args::subcommands::ListArgs;
 use crate::fleetctl::diagnosis::is_draining;
 use crate::fleetctl::format::{Columns, offers, short_machine, unknown_for};
 use crate::ui::error::CliError;

@@ -7,7 +7,7 @@ use fleet_unitfile::specifier::expand_fleet_specifiers;
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::inspect_args::ListArgs;
+use crate::fleetctl::args::subcommands::ListArgs;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{Columns, MachineLabels, first_clause, machine_label, short_hash};
 use crate::fleetctl::select::{DesiredFilter, select};

@@ -8,7 +8,7 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::inspect_args::ListArgs;
+use crate::fleetctl::args::subcommands::ListArgs;
 use crate::fleetctl::format::{
     Columns, MachineLabels, first_clause, machine_label, short_hash, unknown_for, without_name,
 };

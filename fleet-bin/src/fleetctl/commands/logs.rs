@@ -13,7 +13,7 @@ use futures_util::stream::{BoxStream, StreamExt as _};
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::inspect_args::{JournalArgs, LogsArgs};
+use crate::fleetctl::args::subcommands::{JournalArgs, LogsArgs};
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::short_machine;
 use crate::fleetctl::select::{DesiredFilter, select};

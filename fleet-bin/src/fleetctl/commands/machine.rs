@@ -9,7 +9,7 @@ use fleet_http::wire;
 use fleet_http::wire::DrainReport;
 use serde::Serialize;
 
-use crate::fleetctl::args::change_args::{DrainArgs, MachineCommand};
+use crate::fleetctl::args::subcommands::{DrainArgs, MachineCommand};
 use crate::fleetctl::format::short_machine;
 use crate::fleetctl::session::is_complete_id;
 use crate::fleetctl::{Context, format};

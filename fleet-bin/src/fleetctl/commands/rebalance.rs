@@ -8,7 +8,7 @@ use fleet_http::wire::RebalanceReport;
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::change_args::RebalanceArgs;
+use crate::fleetctl::args::subcommands::RebalanceArgs;
 use crate::fleetctl::format::short_machine;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Record;

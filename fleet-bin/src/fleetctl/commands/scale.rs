@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::start;
 use crate::fleetctl::Context;
-use crate::fleetctl::args::change_args::ScaleArgs;
+use crate::fleetctl::args::subcommands::ScaleArgs;
 use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
 use crate::fleetctl::commands::stop;
 use crate::fleetctl::local::read_units;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncWriteExt as _, copy, stdin, stdout};
 use tokio::net::UnixStream;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::inspect_args::SshArgs;
+use crate::fleetctl::args::subcommands::SshArgs;
 use crate::fleetctl::session::Session;
 use crate::fleetctl::session::tunnel::{command, ssh_error};
 use crate::ui::error::{CliError, Exit};

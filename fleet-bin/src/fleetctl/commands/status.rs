@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::list_unit_files::description;
 use crate::fleet_init::format_duration;
 use crate::fleetctl::Context;
-use crate::fleetctl::args::inspect_args::StatusArgs;
+use crate::fleetctl::args::subcommands::StatusArgs;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{
     MachineLabels, machine_label, short_hash, unknown_for, without_name,

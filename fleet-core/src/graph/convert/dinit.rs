@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use super::draft::{Dependency, Draft, as_stanza, name_of};
-use super::note::Report;
+use super::draft::{Dependency, Draft, Report, as_stanza, name_of};
 use crate::graph::model::{
     Command, DelayGrowth, DirectoryPath, EdgeKind, EnvironmentFile, ExecOutput, InitUnit, KillMode,
     Name, OnCleanExit, Readiness, Restart, RestartLimit, RestartWhen, ServiceType, Signal, Target,

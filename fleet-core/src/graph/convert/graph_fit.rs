@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::draft::{Dependency, Draft};
-use super::note::Report;
+use super::draft::{Dependency, Draft, Report};
 use crate::graph::build::{DependencyCycle, Graph, GraphError, Settings};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 

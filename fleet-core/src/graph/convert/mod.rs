@@ -15,19 +15,18 @@
 mod dinit;
 mod draft;
 mod graph_fit;
-mod note;
 mod openrc;
 mod systemd;
 mod sysv;
 
 use fleet_unitfile::SpecifierContext;
 
-use crate::graph::format::{self, MAX_FILE_SIZE, MAX_UNITS};
+use crate::graph::format;
+use crate::graph::format::{MAX_FILE_SIZE, MAX_UNITS};
 use crate::graph::model::{InitUnit, Timeouts};
-use draft::Draft;
-use note::Report;
+use draft::{Draft, Report};
 
-pub use note::{ConversionNote, NoteSeverity};
+pub use self::draft::{ConversionNote, NoteSeverity};
 
 /// Init system of the source files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use fleet_unitfile::values::split_words;
 use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
 
 use super::ConvertOptions;
-use super::draft::{Draft, as_stanza};
-use super::note::Report;
+use super::draft::{Draft, Report, as_stanza};
 use crate::graph::format::OmittedKey;
 use crate::graph::model::{Command, InitUnit};
 use crate::graph::systemd::{

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Dependency, Draft, as_stanza, call_script, name_of};
-use super::note::Report;
+use super::draft::{Dependency, Draft, Report, as_stanza, call_script, name_of};
 use super::openrc::script_path;
 use crate::graph::model::{Command, EdgeKind, InitUnit, Name, Restart, Target};
 

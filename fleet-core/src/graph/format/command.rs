@@ -11,10 +11,9 @@ use fleet_unitfile::values::{WordError, cescape, quote_word, split_words};
 use fleet_unitfile::{CommandLine, Span};
 
 use super::diagnostic::{Code, Problems, short};
-use super::draft::Draft;
 use super::keys::is_variable;
 use super::lexer::Value;
-use super::stanza::HostResource;
+use super::stanza::{Draft, HostResource};
 use crate::graph::model::Command;
 
 /// Reads a command and records its program and variables in the draft.

@@ -6,9 +6,8 @@ use std::time::Duration;
 use fleet_unitfile::Span;
 
 use super::diagnostic::{Code, Problems};
-use super::draft::{Draft, TypeWord, Types, sets_variable};
 use super::keys;
-use super::stanza::repeated;
+use super::stanza::{Draft, TypeWord, Types, repeated, sets_variable};
 use crate::graph::model::{
     DelayGrowth, EdgeKind, ExecOutput, InitUnit, LinePattern, Readiness, Restart, RestartWhen,
     ServiceType, Target,

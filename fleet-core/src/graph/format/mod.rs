@@ -14,10 +14,8 @@
 //! exec-start: /usr/bin/web --listen 80
 //! ```
 
-mod central;
 mod command;
 mod diagnostic;
-mod draft;
 mod file_set;
 mod finish;
 mod keys;
@@ -26,9 +24,8 @@ mod print;
 mod stanza;
 mod system_check;
 
-pub use central::{CentralConfig, read_central};
 pub use diagnostic::{Code, InitDiagnostic};
-pub use file_set::{FileRole, FileSet, InitFile, MAX_UNITS};
+pub use file_set::{CentralConfig, FileRole, FileSet, InitFile, MAX_UNITS, read_central};
 pub use lexer::MAX_FILE_SIZE;
 pub use print::{OmittedKey, PrintedStanza, differing_keys, print};
 pub use stanza::{HostResource, Stanza, Stanzas, read_stanzas};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use fleet_unitfile::values::Timespan;
 
 use super::diagnostic::Problems;
-use super::draft::{Draft, TypeWord, sets_variable};
 use super::keys;
 use super::keys::Key;
 use super::lexer::Value;
+use super::stanza::{Draft, TypeWord, sets_variable};
 use crate::graph::model::{InitUnit, StatusSet, Timeouts};
 
 /// A unit as text.

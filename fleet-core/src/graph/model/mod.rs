@@ -1,22 +1,16 @@
 //! What a unit is.
 
-mod condition;
-mod exec_environment;
 mod run;
 mod signal;
 mod unit;
 
-pub use self::unit::{InvalidName, Name, Target};
-pub use condition::{ConditionResult, ConditionTest, UnitCondition};
-pub use exec_environment::{
-    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, Rlimits,
-    WorkingDirectory,
-};
 pub use run::{
-    Command, DelayGrowth, Exit, Kill, KillMode, NotifyAccess, OnCleanExit, Restart, RestartLimit,
-    RestartWhen, Run, StatusSet, WatchdogAction,
+    Command, DelayGrowth, DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, Exit, Kill,
+    KillMode, NotifyAccess, OnCleanExit, ResourceLimits, Restart, RestartLimit, RestartWhen,
+    Rlimits, Run, StatusSet, WatchdogAction, WorkingDirectory,
 };
 pub use signal::Signal;
 pub use unit::{
-    EdgeKind, InitUnit, LinePattern, LinePatternError, Readiness, ServiceType, Timeouts,
+    ConditionResult, ConditionTest, EdgeKind, InitUnit, InvalidName, LinePattern, LinePatternError,
+    Name, Readiness, ServiceType, Target, Timeouts, UnitCondition,
 };

@@ -4,7 +4,7 @@
 //! most units. Therefore the flags are stored apart from the nodes, in a few bytes per unit, and
 //! are propagated only after all other changes.
 
-use super::queues::RankSet;
+use super::nodes::RankSet;
 use crate::graph::build::{Adjacency, number};
 use crate::graph::model::EdgeKind;
 

@@ -12,22 +12,19 @@
 //! | type | modules | holds |
 //! |---|---|---|
 //! | `InitState` | this one, `requests` | the requested and masked targets; the public functions |
-//! | `Units` | `transitions`, `events`, `plan` | the phases, and the actions that changes cause |
+//! | `Units` | `transitions`, `event`, `plan` | the phases, and the actions that changes cause |
 //! | `Nodes` | `nodes`, `need`, `status` | one `Node` per unit, with its derived data |
 //!
-//! `degraded` and `queues` are parts of `Nodes`. `event` and `phase` are the data that callers see,
-//! `retry` is the restart policy, and `preview` runs the planner ahead on a copy.
+//! `degraded` is a part of `Nodes`. The data that callers see are in `event`, `phase` and `plan`.
+//! `retry` is the restart policy. `plan` also runs the planner ahead on a copy, as a preview.
 
 mod degraded;
 mod event;
-mod events;
 mod need;
 mod node;
 mod nodes;
 mod phase;
 mod plan;
-mod preview;
-mod queues;
 mod requests;
 mod retry;
 mod status;
@@ -51,7 +48,7 @@ pub use phase::{
     Activity, BlockedBy, DerivedState, FailureCause, Phase, Retry, StatusReport, StopOutcome,
     StopReason, WaitReason,
 };
-pub use preview::{PlannedAction, Preview, UnitPreview};
+pub use plan::{PlannedAction, Preview, UnitPreview};
 pub use requests::NotReloadable;
 
 /// Units of a graph, with the requested targets and the observed state of each unit.
@@ -282,7 +279,7 @@ impl InitState {
     /// result is the plan that the planner would carry out.
     #[must_use]
     pub fn preview(self, now: Timestamp) -> Preview {
-        preview::preview(self, now)
+        plan::preview(self, now)
     }
 }
 

@@ -10,8 +10,8 @@ use fleet_core::{MachineId, Snapshot};
 use fleet_store::registry::MetadataChange;
 
 use super::extract::{Name, Params, dry_run, read_body};
-use super::filters::MachineFilter;
 use super::intents::present_machine;
+use super::listings::MachineFilter;
 use super::openapi::{self as path, DryRun, DryRunResult, Failures, Page};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;

@@ -2,7 +2,6 @@
 
 pub(super) mod export;
 pub(super) mod extract;
-pub(super) mod filters;
 pub(super) mod health;
 pub(super) mod intents;
 pub(super) mod listings;

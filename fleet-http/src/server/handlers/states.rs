@@ -8,11 +8,12 @@ use fleet_core::{MachineId, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::extract::{Name, Params};
-use super::filters::StateFilter;
+use super::listings::StateFilter;
 use super::openapi::{self as path, Failures, Page};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
-use crate::wire::{self, UnitStateEntity, UnitStatePage};
+use crate::wire;
+use crate::wire::{UnitStateEntity, UnitStatePage};
 
 /// A state in a list.
 type StateRef<'a> = &'a Arc<fleet_core::UnitState>;

@@ -11,9 +11,8 @@ use super::openapi::{self as path, Failures};
 use super::units;
 use crate::server::api::SharedApi;
 use crate::server::failure::{Failure, error_chain};
-use crate::server::stream::journal::{MAX_MACHINES, machines_of, query};
+use crate::server::stream::journal::{JournalError, MAX_MACHINES, machines_of, query};
 use crate::server::stream::journal_source::JournalSource;
-use crate::server::stream::journals::JournalError;
 use crate::wire;
 use crate::wire::{MachineStatus, UnitStatusReport};
 

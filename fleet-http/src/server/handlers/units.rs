@@ -14,7 +14,7 @@ use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
 use super::extract::{Condition, Name, Params, dry_run};
-use super::filters::UnitFilter;
+use super::listings::UnitFilter;
 use super::openapi::{self as path, DryRun, DryRunResult, Failures, Page};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;

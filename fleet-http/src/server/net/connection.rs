@@ -1,5 +1,7 @@
-//! Accepts connections, opens TLS, and serves requests until shutdown. Stalled writes time out.
+//! Accepts connections, opens TLS, and serves requests until shutdown, which also ends endless
+//! responses. Stalled writes time out.
 
+use std::future::pending;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Extension;
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 use hyper::Request;
@@ -19,18 +22,17 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection_slots::{ConnectionSlot, IdleQueue, RequestBody, ResponseGuard};
 use super::limits::{ConnectionOrigin, ServerLimits};
-use super::listener::Listener;
-use super::shutdown::{Shutdown, sleep};
+use super::listen::Listener;
 use crate::ServerTls;
 use crate::duplex::BoxedStream;
-use crate::server::auth::auth_policy::ReadPermit;
+use crate::server::auth::ReadPermit;
 use crate::wire::{ErrorBody, ErrorEntity};
 
 /// Time that open connections have to finish after shutdown begins. Connections that are still open
@@ -130,7 +132,7 @@ impl ConnectionLimit {
         }
         let reclaim = async {
             self.idle.reclaim_one().await;
-            std::future::pending().await
+            pending().await
         };
         let permit = tokio::select! {
             permit = self.room.clone().acquire_owned() => permit,
@@ -374,4 +376,36 @@ impl AsyncWrite for WriteTimeout {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
+}
+
+/// Signals the shutdown of the server to responses. Each request has a copy.
+#[derive(Debug, Clone)]
+pub(crate) struct Shutdown(watch::Receiver<()>);
+
+impl Shutdown {
+    /// Creates a signal, which fires when the returned sender is dropped.
+    pub(crate) fn new() -> (watch::Sender<()>, Self) {
+        let (running, ended) = watch::channel(());
+        (running, Self(ended))
+    }
+
+    /// Waits until the server shuts down.
+    pub(crate) async fn closed(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
+/// Waits until the server that handles the request shuts down. Waits forever if the router runs
+/// without a server.
+pub(crate) async fn closed(shutdown: Option<Extension<Shutdown>>) {
+    match shutdown {
+        Some(Extension(shutdown)) => shutdown.closed().await,
+        None => pending().await,
+    }
+}
+
+/// Waits for `duration`.
+pub(crate) async fn sleep(duration: Duration) {
+    let never = pending::<()>();
+    let _elapsed = timeout(duration, never).await;
 }

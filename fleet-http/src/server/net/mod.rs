@@ -2,8 +2,5 @@
 
 pub(super) mod connection;
 pub(super) mod connection_slots;
-pub(super) mod head;
 pub(super) mod limits;
 pub(super) mod listen;
-pub(super) mod listener;
-pub(super) mod shutdown;

@@ -12,10 +12,9 @@ use fleet_unitfile::values::Timespan;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
-use super::journals::{JournalError, JournalStream, is_cursor};
+use super::journal::{JournalError, JournalStream, is_cursor};
 use super::merge::{follow, merged};
-use crate::client::EndpointError;
-use crate::client::{JournalLines, JournalOptions};
+use crate::client::{EndpointError, JournalLines, JournalOptions};
 use crate::clock::wall_time;
 use crate::cursors::{Cursors, REQUEST_MARGIN};
 use crate::server::api::SharedApi;

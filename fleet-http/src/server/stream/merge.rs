@@ -5,8 +5,8 @@ use fleet_core::journal::JournalLine;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
+use super::journal::{JournalError, JournalStream};
 use super::journal_source::{JournalSource, MACHINE_TIMEOUT, timed_out};
-use super::journals::{JournalError, JournalStream};
 use crate::client::Retry;
 use crate::cursors::Cursors;
 use crate::merge::{Interrupted, merge_journals};

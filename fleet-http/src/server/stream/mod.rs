@@ -1,8 +1,6 @@
 //! Endless responses: events and journals.
 
-pub(super) mod event_stream;
 pub(super) mod events;
 pub(super) mod journal;
 pub(super) mod journal_source;
-pub(super) mod journals;
 pub(super) mod merge;

@@ -12,7 +12,6 @@ mod keep;
 mod reasons;
 mod rebalance;
 mod replace;
-mod rule_set;
 mod rules;
 mod state;
 
@@ -27,8 +26,7 @@ pub use drain::{DrainClause, DrainOutcome, StayReason, drain, drain_with};
 pub use eviction_group::EvictionGroup;
 pub use reasons::{WrongReason, check_reason, first_refusal};
 pub use rebalance::{LeaveClause, TargetClause, rebalance, rebalance_with};
-pub use rule_set::RuleSet;
-pub use rules::{RuleFn, RuleQuery};
+pub use rules::{RuleFn, RuleQuery, RuleSet};
 pub use state::PlacementState;
 
 /// Returns the placements that [`plan`](crate::plan()) must lead to.

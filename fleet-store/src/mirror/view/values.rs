@@ -12,8 +12,8 @@ use crate::codec::{
     decode_rebalancing, decode_state, decode_text, decode_unit,
 };
 use crate::mirror::changes::{ChangeSet, ResultChange};
+use crate::mirror::contents::{PlacementMove, UnitPlacements};
 use crate::mirror::follow::AffectedMachines;
-use crate::mirror::stored_placements::{PlacementMove, UnitPlacements};
 use crate::registry::{Key, MachineRecord, RemovePlacement};
 
 impl View {

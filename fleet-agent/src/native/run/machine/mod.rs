@@ -26,14 +26,13 @@
 pub(crate) mod notification_tests;
 #[cfg(test)]
 pub(crate) mod property_tests;
-pub(crate) mod sd_notify_message;
 pub(crate) mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 
 mod graph_events;
 mod phases;
-mod process_events;
+pub(crate) mod process_events;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 
 use super::ServiceRun;
-use super::sd_notify_message::NotifyMessage;
+use super::process_events::NotifyMessage;
 use super::state::{RunAction, RunOutcome, ServicePhase};
 use super::tests::{ScriptedRun, spec};
 use crate::native::linux::exit::ProcessExit;

@@ -8,7 +8,7 @@ use fleet_core::graph::{InitUnit, StopReason};
 use proptest::prelude::*;
 
 use super::ServiceRun;
-use super::sd_notify_message::NotifyMessage;
+use super::process_events::NotifyMessage;
 use super::state::{Role, RunAction, ServicePhase};
 use super::tests::spec;
 use crate::native::linux::exit::ProcessExit;

@@ -2,7 +2,7 @@
 //! state, its actions, and its outcome in systemd's words.
 
 use fleet_core::graph::{Command, Exit, InitUnit, ServiceType};
-use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{ActiveState, SystemdState};
 use serde::{Deserialize, Serialize};
 

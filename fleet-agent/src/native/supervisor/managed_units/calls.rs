@@ -11,7 +11,7 @@ use super::super::command::{CallResult, Reply, answer};
 use super::super::core::Core;
 use super::super::requests::UnitRequest;
 use super::super::units::SupervisedUnit;
-use super::loaded_unit::{AwaitedRun, LoadedUnit, name_of};
+use super::status::{AwaitedRun, LoadedUnit, name_of};
 use super::waiters::{is_busy, is_over, may_have_processes};
 use super::{ManagedUnits, PulledTimer};
 use crate::ServiceError;

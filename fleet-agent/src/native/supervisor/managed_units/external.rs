@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use super::super::run_task::{RunReceiver, RunReport, run_channel};
 use super::super::units::RunHandle;
-use super::loaded_unit::name_of;
+use super::status::name_of;
 use crate::Clock;
 use crate::native::run::machine::state::{RunState, ServicePhase};
 

@@ -16,7 +16,7 @@ use fleet_unitfile::UnitName;
 
 use super::super::core::Core;
 use super::external::{External, ExternalRegistry};
-use super::loaded_unit::{Definition, LoadedUnits, name_of};
+use super::status::{Definition, LoadedUnits, name_of};
 use crate::native::run::adopt::stop_only_definition;
 
 /// Delay between a change of a unit file and the rebuilding of the graph. Changes made during this

@@ -13,10 +13,10 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | `loaded_unit`, `graph` | one loaded unit; the graph of all, rebuilt when they change |
+//! | `graph` | the graph of all loaded units, rebuilt when they change |
 //! | `external` | external units, which this manager does not run |
 //! | `calls`, `waiters` | start, stop, restart, reload, unload; the callers that wait for them |
-//! | `status` | the published status: of the run while a run exists, otherwise of the planner |
+//! | `status` | a loaded unit; its published status: of its run, otherwise of the planner |
 //! | `recovery` | the units that an earlier daemon has left |
 //!
 //! Timers are in `supervisor/timers`. [`ManagedUnits`] owns them, because only loaded units have
@@ -25,18 +25,15 @@
 mod calls;
 pub(in crate::native) mod external;
 mod graph;
-mod loaded_unit;
 mod recovery;
 pub(super) mod status;
 mod waiters;
 
-pub(super) use self::graph::LoadedGraph;
-pub(super) use self::graph::PulledTimer;
-pub(in crate::native) use self::loaded_unit::LoadedUnit;
-pub(super) use self::loaded_unit::{Definition, known, name_of};
 pub(in crate::native) use self::recovery::ManagedUnitsConfig;
-pub(in crate::native) use self::status::{PublishedStatus, Statuses};
+pub(super) use self::status::{Definition, known, name_of};
 pub(super) use self::waiters::hit_start_limit;
+pub(super) use graph::{LoadedGraph, PulledTimer};
+pub(in crate::native) use status::{LoadedUnit, PublishedStatus, Statuses};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -55,8 +52,7 @@ use crate::{ServiceError, UnitDetails};
 use calls::requirements;
 use external::External;
 use graph::NamedObservation;
-use loaded_unit::LoadedUnits;
-use status::status_of;
+use status::{LoadedUnits, status_of};
 use waiters::{Waiters, is_over, start_result, stop_result};
 
 /// All units that fleet has loaded.

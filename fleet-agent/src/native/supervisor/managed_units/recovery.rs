@@ -22,7 +22,7 @@ use super::super::{Supervisor, UnitSource};
 use super::ManagedUnits;
 use super::external::External;
 use super::graph::LoadedGraph;
-use super::loaded_unit::{Definition, LoadedUnit, name_of};
+use super::status::{Definition, LoadedUnit, name_of};
 use crate::ServiceError;
 use crate::native::linux::limits::check_descriptors_left;
 use crate::native::run::adopt::{observe_ended, resume};

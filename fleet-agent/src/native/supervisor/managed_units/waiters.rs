@@ -10,7 +10,7 @@ use fleet_unitfile::UnitName;
 use super::super::command::{CallResult, Reply, answer};
 use super::super::core::Core;
 use super::super::units::SupervisedUnit;
-use super::loaded_unit::LoadedUnit;
+use super::status::LoadedUnit;
 use crate::ServiceError;
 use crate::native::run::machine::state::{
     RunOutcome, RunState, ServicePhase, reload_failure_reason, start_failure_reason,

@@ -14,7 +14,7 @@ use fleet_core::graph::{
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::process_info::ProcessId;
 use crate::native::run::machine::ServiceRun;
-use crate::native::run::machine::sd_notify_message::NotifyMessage;
+use crate::native::run::machine::process_events::NotifyMessage;
 use crate::native::run::machine::state::RunAction;
 
 /// The unit `a`, with scripted processes.

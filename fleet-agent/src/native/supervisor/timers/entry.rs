@@ -8,7 +8,7 @@ use fleet_core::graph::systemd::{
     DualTimestamp, NextElapse, RandomizedDelay, Timer, TimerContext, TimerMachine, TimerPhase,
     TriggeredUnitState,
 };
-use fleet_core::unit_state::LoadState;
+use fleet_core::unit::LoadState;
 use fleet_core::{SystemdState, Timestamp};
 use fleet_unitfile::{UnitHash, UnitName};
 

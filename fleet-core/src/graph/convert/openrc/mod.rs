@@ -11,8 +11,7 @@ mod service;
 
 use std::time::Duration;
 
-use super::draft::{Dependency, Draft, as_stanza, name_of};
-use super::note::Report;
+use super::draft::{Dependency, Draft, Report, as_stanza, name_of};
 use super::openrc::service::{ServiceConverter, UnknownReason, unknown_value};
 use crate::graph::format::OmittedKey;
 use crate::graph::model::{

@@ -2,8 +2,7 @@
 
 use super::lexer::{Piece, Token, plain, tokens};
 use super::script::{Script, Value};
-use crate::graph::convert::draft::call_script;
-use crate::graph::convert::note::Report;
+use crate::graph::convert::draft::{Report, call_script};
 use crate::graph::model::{
     Command, ConditionTest, DirectoryPath, EnvironmentFile, ExecOutput, InitUnit, Name, Readiness,
     Restart, ServiceType, Target, UnitCondition, WorkingDirectory,

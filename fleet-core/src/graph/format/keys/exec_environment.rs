@@ -6,10 +6,9 @@ use fleet_unitfile::values::{Size, WordError, cescape, parse_permyriad, parse_si
 use super::read::number;
 use super::{Form, Key, read};
 use crate::graph::format::diagnostic::{Code, Problems, short};
-use crate::graph::format::draft::{Draft, Types};
 use crate::graph::format::lexer::Value;
 use crate::graph::format::print::{list, some, unless, yes_or_no};
-use crate::graph::format::stanza::HostResource;
+use crate::graph::format::stanza::{Draft, HostResource, Types};
 use crate::graph::model::{
     DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, InitUnit, WorkingDirectory,
 };

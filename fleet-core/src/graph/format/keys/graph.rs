@@ -8,9 +8,9 @@ use fleet_unitfile::spelling::suggest;
 use super::read::target_items;
 use super::{Form, Key, read};
 use crate::graph::format::diagnostic::{Code, Problems, short};
-use crate::graph::format::draft::{Draft, TypeWord, Types};
 use crate::graph::format::lexer::Value;
 use crate::graph::format::print::{list, some, unless};
+use crate::graph::format::stanza::{Draft, TypeWord, Types};
 use crate::graph::model::{
     ConditionTest, EdgeKind, InitUnit, LinePattern, Readiness, ServiceType, UnitCondition,
 };

@@ -4,18 +4,17 @@ mod exec;
 mod exec_environment;
 mod graph;
 mod read;
-mod restart;
 
 use super::diagnostic::Problems;
-use super::draft::{Draft, Types};
 use super::lexer::Value;
+use super::stanza::{Draft, Types};
 use crate::graph::model::{InitUnit, Timeouts};
 
+pub(super) use self::exec::stop_timeout;
 pub(super) use exec_environment::read_output;
 pub(super) use read::{
     duration_or_none, is_variable, list, name, number, one_target, target, target_items,
 };
-pub(super) use restart::stop_timeout;
 
 /// A key of a stanza.
 pub(super) struct Key {
@@ -73,8 +72,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> {
         graph::KEYS,
         graph::CONDITION_KEYS,
         exec::KEYS,
-        restart::STOP_KEYS,
-        restart::KEYS,
+        exec::STOP_KEYS,
+        exec::RESTART_KEYS,
         exec_environment::KEYS,
         exec_environment::RESOURCE_KEYS,
     ];
