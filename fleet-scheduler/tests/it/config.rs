@@ -2,6 +2,12 @@
 
 use proptest::test_runner::Config;
 
+/// Configures this many cases, or the number in `PROPTEST_CASES`. It suits tests in which each case
+/// is slow.
+pub(crate) fn single_cases(cases: u32) -> Config {
+    configure(cases)
+}
+
 /// Configures this many hundred cases, or the number in `PROPTEST_CASES`. It suits tests in which
 /// the naive planner is slow.
 pub(crate) fn few_cases(hundreds: u32) -> Config {

@@ -10,9 +10,8 @@ use fleet_scheduler::{Cluster, apply};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 
-use crate::config::cases;
+use crate::config::single_cases;
 use crate::naive_planner::placements;
 
 const MACHINES: usize = 45;
@@ -96,7 +95,7 @@ fn observe(cluster: &mut Snapshot, index: &mut Cluster, change: &Change) {
 
 proptest! {
     // The naive planner is slow with this many units and machines.
-    #![proptest_config(Config { cases: 30, ..cases(1) })]
+    #![proptest_config(single_cases(30))]
 
     #[test]
     fn search_for_room_matches_the_naive_planner(
