@@ -348,6 +348,10 @@ pub struct UnitDetails {
     pub retry_in: Option<Duration>,
     /// Reasons why it is degraded, though it is active.
     pub degraded_by: Vec<String>,
+    /// Options of the unit file that the service manager does not honour, or only in part. Each has
+    /// its line, such as `PrivateTmp= (line 7)`.
+    #[serde(default)]
+    pub ignored_options: Vec<String>,
     /// How its processes are tracked, and why not better.
     pub tracking: Option<String>,
     /// Time of the next elapse of a timer, as in [`wall_time`](crate::wall_time). `None` for other
@@ -370,6 +374,12 @@ impl UnitDetails {
     #[must_use]
     pub fn with_degraded_by(self, degraded_by: Vec<String>) -> Self {
         Self { degraded_by, ..self }
+    }
+
+    /// Sets the options of the unit file that are not honoured.
+    #[must_use]
+    pub fn with_ignored_options(self, ignored_options: Vec<String>) -> Self {
+        Self { ignored_options, ..self }
     }
 
     /// Sets how the unit's processes are tracked.

@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fleet_agent::native::External;
 use fleet_core::graph::Target;
+use fleet_core::graph::systemd::AcceptedOptions;
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::{Timespan, parse_timespan};
 
@@ -154,7 +155,8 @@ pub(crate) struct RunArgs {
     /// Only with --fleet. For units of files, write max-starting in init.conf.
     #[arg(long, value_name = "N", requires = "fleet", value_parser = starting)]
     pub(crate) max_starting: Option<Starting>,
-    /// Option to ignore, such as PrivateTmp. Otherwise units that set it are refused.
+    /// Unsupported option to ignore, such as PrivateTmp, or a group: sandboxing, environment or
+    /// lifecycle. Otherwise units that set it are refused.
     #[arg(long, value_name = "OPTION", requires = "fleet", value_parser = option)]
     pub(crate) accept: Vec<String>,
     /// Unit that fleet does not run, and when it is active: `up` (always), `path:FILE` (if FILE
@@ -286,7 +288,8 @@ fn starting(text: &str) -> Result<Starting, String> {
 }
 
 fn option(text: &str) -> Result<String, String> {
-    native::option(text).ok_or_else(|| format!("expected {}", native::OPTION))
+    AcceptedOptions::default().add(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
 }
 
 fn external(text: &str) -> Result<(UnitName, External), String> {

@@ -10,6 +10,7 @@ use fleet_agent::native::{InitSupervisor, SupervisorConfig};
 use fleet_agent::remote::{RequestHandler, ServiceManagerHandler, serve};
 use fleet_agent::{NativeManager, SystemClock};
 use fleet_core::graph::Settings;
+use fleet_core::graph::systemd::AcceptedOptions;
 use tokio::signal::unix::SignalKind;
 
 use super::args::RunArgs;
@@ -19,6 +20,7 @@ use super::server::{FilesServer, FleetServer};
 use super::shutdown::{StopSignals, UnitOwner, end, listen};
 use super::sources::{Sources, log_error};
 use super::{exit_with, paths, pid1};
+use crate::fleetd::config::native::default_accept;
 use crate::fleetd::config::{NativeSettings, default_runtime_dir};
 use crate::ui::error::CliError;
 
@@ -118,6 +120,13 @@ fn check_proc_namespace() -> Result<(), CliError> {
     }
 }
 
+/// Returns the unsupported options to ignore. The command line has checked their names.
+fn accepted(names: &[String]) -> AcceptedOptions {
+    let mut accepted = default_accept();
+    names.iter().for_each(|name| drop(accepted.add(name)));
+    accepted
+}
+
 async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let signals = StopSignals::listen()?;
     // Ignores HUP, which must not end this process. Must be the last handler: process 1 takes it as
@@ -127,7 +136,7 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let directory = directory(args);
     let settings = NativeSettings {
         max_starting: args.max_starting.unwrap_or(NativeSettings::default().max_starting),
-        accept: args.accept.iter().cloned().collect(),
+        accept: accepted(&args.accept),
         external: args.external.iter().cloned().collect(),
         runtime_dir: runtime_directory(args),
     };

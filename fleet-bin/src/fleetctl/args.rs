@@ -341,6 +341,18 @@ pub(crate) struct VerifyArgs {
     /// Check for this version of systemd [default: that of this machine; without one, all].
     #[arg(long, value_name = "N")]
     pub(crate) systemd_version: Option<SystemdVersion>,
+    /// Service manager of the machines, by whose rules to check.
+    #[arg(long, value_name = "MANAGER", default_value = "systemd")]
+    pub(crate) manager: ManagerArg,
+}
+
+/// Service manager on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ManagerArg {
+    /// Systemd.
+    Systemd,
+    /// Fleet's own, as a daemon of root runs it: it refuses options that it cannot honour.
+    Native,
 }
 
 #[derive(Debug, Args)]

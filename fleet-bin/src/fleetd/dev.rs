@@ -13,7 +13,7 @@ use fleet_unitfile::UnitName;
 
 use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::offline::StorePolicy;
-use super::run::ShutdownSignals;
+use super::run::{ShutdownSignals, config_error};
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{Context as _, DevArgs, StartError, directories, identity, machine, run, say, summary};
 use crate::ui::{findings, global_args};
@@ -96,9 +96,10 @@ fn wiring(
     listeners: Vec<Listener>,
 ) -> Result<DaemonParts, StartError> {
     let machine = |number| machine_of(&data_dir, number, args.machines);
+    let settings = NativeSettings::for_dev(args.native.0.clone()).map_err(config_error)?;
     Ok(DaemonParts {
         store: StoreKind::Embedded,
-        service_manager: ServiceManagerKind::Native(NativeSettings::default()),
+        service_manager: ServiceManagerKind::Native(settings),
         machines: (0..args.machines).map(machine).collect::<Result<_, _>>()?,
         data_dir,
         listeners,

@@ -61,6 +61,7 @@ impl Journals for LocalJournals {
         let fleet_agent::UnitDetails {
             retry_in,
             degraded_by,
+            ignored_options,
             tracking,
             next_elapse,
             last_elapse,
@@ -70,6 +71,7 @@ impl Journals for LocalJournals {
         let tracking = tracking.unwrap_or_default();
         let shown = StatusDetails::default()
             .with_degraded_by(degraded_by)
+            .with_ignored_options(ignored_options)
             .with_last_elapse(last_elapse.map(Timestamp::as_millis))
             .with_next_elapse(next_elapse.map(Timestamp::as_millis))
             .with_retry_in_milliseconds(retry)

@@ -25,7 +25,9 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
 
-use crate::fleetd::config::{KEYS, KeyStatus, RawConfig, RawEntry, RawValue, ValueOrigin};
+use crate::fleetd::config::{
+    DEV_KEYS, KEYS, Key, KeyStatus, RawConfig, RawEntry, RawValue, ValueOrigin,
+};
 use crate::ui::{error, logging};
 use reload::ConfigSource;
 
@@ -234,18 +236,32 @@ pub(crate) struct DevArgs {
     /// Directory for the cluster's files [default: fleet/dev in your state directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) native: NativeFlags,
     /// Unit files to launch, or directories of unit files
     #[arg(value_name = "UNIT-FILE")]
     pub(crate) units: Vec<PathBuf>,
 }
 
 /// One flag for each configuration key.
-#[derive(Debug)]
-pub(crate) struct Flags(pub(crate) RawConfig);
+pub(crate) type Flags = KeyFlags<false>;
 
-impl Args for Flags {
+/// One flag for each configuration key that `fleetd dev` has too.
+pub(crate) type NativeFlags = KeyFlags<true>;
+
+/// Flags for configuration keys: all, or those of `fleetd dev`.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyFlags<const DEV: bool>(pub(crate) RawConfig);
+
+impl<const DEV: bool> KeyFlags<DEV> {
+    fn keys() -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(|key| !DEV || DEV_KEYS.contains(&key.name))
+    }
+}
+
+impl<const DEV: bool> Args for KeyFlags<DEV> {
     fn augment_args(command: Command) -> Command {
-        command.args(KEYS.iter().map(|key| {
+        command.args(Self::keys().map(|key| {
             Arg::new(key.name)
                 .long(key.flag())
                 .alias(key.name)
@@ -260,9 +276,9 @@ impl Args for Flags {
     }
 }
 
-impl FromArgMatches for Flags {
+impl<const DEV: bool> FromArgMatches for KeyFlags<DEV> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = KEYS.iter().filter_map(|key| {
+        let given = Self::keys().filter_map(|key| {
             let raw = RawValue::Text(matches.get_one::<String>(key.name)?.clone());
             Some((key.name, RawEntry { raw, origin: ValueOrigin::Flag(key.flag()) }))
         });

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use fleet_agent::native::linux::machine_specifiers;
+use fleet_core::graph::systemd::{CompileOptions, OptionPosition, compile};
 use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::check::{FindingCode, SystemdVersion};
 use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName, UnitTree};
@@ -74,6 +76,48 @@ pub(crate) fn verify(
     findings.extend(systemd_findings.map(|it| from_unitfile(path, it)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
+}
+
+/// Checks a unit file with the rules of the cluster and those of fleet's own service manager, with
+/// its default settings for root. A template is checked as one of its instances.
+pub(crate) fn verify_native(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
+    let (_, mut findings) = check(path, name, source);
+    let (file, _) = UnitFile::parse_collecting(source);
+    let options = CompileOptions { specifiers: machine_specifiers(), ..CompileOptions::default() };
+    let instance = name.is_template().then(|| name.instantiate("instance").ok()).flatten();
+    match compile(instance.as_ref().unwrap_or(name), &file, &options) {
+        Ok(compiled) => findings.extend(compiled.remarks.iter().map(|remark| {
+            let help = "nothing to do, unless the unit needs it".to_owned();
+            native_finding(path, Some(&remark.position), Severity::Hint, &remark.text, help)
+        })),
+        Err(refusals) => findings.extend(refusals.all.iter().map(|refusal| {
+            let (problem, help) = refusal
+                .problem
+                .rsplit_once(": ")
+                .unwrap_or((refusal.problem.as_str(), "correct the unit, or run it under systemd"));
+            let accept = refusal.group.map(|group| {
+                format!(", or set native_accept = [\"{group}\"] on the machines to run without it")
+            });
+            let help = format!("{help}{}", accept.unwrap_or_default());
+            native_finding(path, refusal.position.as_ref(), Severity::Error, problem, help)
+        })),
+    }
+    findings.sort_by_key(|finding| (finding.line, finding.column));
+    findings
+}
+
+/// Creates a finding about an option, or about the whole file without a position.
+fn native_finding(
+    path: &Path,
+    position: Option<&OptionPosition>,
+    severity: Severity,
+    text: &str,
+    help: String,
+) -> Finding {
+    let (line, column) = position.map_or((1, 1), |position| (position.line, position.column));
+    let message =
+        position.map_or_else(|| text.to_owned(), |option| format!("{}= {text}", option.name()));
+    Finding { file: path.to_owned(), line, column, severity, code: None, message, help }
 }
 
 /// Checks a drop-in of a unit with the rules of systemd. `main` is the unit file, if it is known:
@@ -211,6 +255,33 @@ mod tests {
         "#);
         let (file, findings) = check(path, &name, &source[..source.len() - "Global=maybe\n".len()]);
         assert_eq!((file.is_some(), findings), (true, Vec::new()));
+    }
+
+    #[test]
+    fn native_manager_reports_what_it_refuses_or_ignores() {
+        let render = |name: &str, source: &str| -> String {
+            let findings =
+                verify_native(Path::new(name), &name.parse().unwrap(), source.as_bytes());
+            let lines = findings.iter().map(|finding| format!("{finding}\n"));
+            lines.map(|line| line.replace(", or", ",\nor").replace(" cannot", "\ncannot")).collect()
+        };
+        let refused = "[Service]\nExecStart=/bin/web %i\nPrivateTmp=yes\nRestrat=always\n";
+        insta::assert_snapshot!(render("web@.service", refused), @r#"
+        web@.service:3:1: PrivateTmp= is not supported: the native supervisor
+        cannot confine processes in this way
+        help: remove the option, set it to a neutral value,
+        or run the unit under systemd,
+        or set native_accept = ["sandboxing"] on the machines to run without it
+        web@.service:4:1: Restrat= is not a systemd option in [Service]
+        help: write Restart=
+        "#);
+        let ignored = "[Service]\nExecStart=/bin/web\nSyslogIdentifier=web\n";
+        insta::assert_snapshot!(render("web.service", ignored), @r"
+        web.service:3:1: hint: SyslogIdentifier= has no effect, because there is no journal
+        help: nothing to do, unless the unit needs it
+        ");
+        let socket = render("web.socket", "[Socket]\nListenStream=1\n");
+        assert!(socket.contains("runs .service, .target and .timer units only"), "{socket}");
     }
 
     #[test]

@@ -207,7 +207,7 @@ fn ignored_options_are_logged_per_unit_file() {
     run("[Unit]\nAfter=gone.service lost.service\n", &["ProtectHome=yes"]);
     let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
     for option in ["PrivateTmp", "ProtectHome"] {
-        let part = format!("Service.{option} is ignored, as accepted by the operator");
+        let part = format!("Service.{option} is ignored, as this machine accepts");
         assert_eq!(log.matches(&part).count(), 2, "{part}: {log}");
     }
     for other in ["gone", "lost"] {

@@ -310,6 +310,10 @@ pub struct StatusDetails {
     /// timer is not waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_elapse: Option<u64>,
+    /// Options of the unit file that the service manager does not honour, or only in part, with
+    /// their lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_options: Vec<String>,
     /// Time until the next automatic start, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_milliseconds: Option<u64>,
@@ -327,7 +331,8 @@ impl StatusDetails {
         text:
             with_tracking = tracking;
         plain:
-            with_degraded_by = degraded_by: Vec<String>;
+            with_degraded_by = degraded_by: Vec<String>,
+            with_ignored_options = ignored_options: Vec<String>;
     }
 }
 

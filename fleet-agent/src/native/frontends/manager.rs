@@ -1,12 +1,13 @@
 //! The service manager of fleetd, which runs units itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_core::graph::systemd::AcceptedOptions;
 use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
@@ -35,16 +36,17 @@ use crate::{
 ///
 /// # Options
 ///
-/// Unit files are read by [`fleet_core::graph::systemd`]. Each option either has systemd's meaning
-/// or is refused. A refusal states the line, the reason and an alternative. A process never gets
-/// more rights than the file requests, and a refused unit does not run at all. Some options depend
-/// on this host, and are refused in the same way where the host does not support them:
+/// Unit files are read by [`fleet_core::graph::systemd`]. Each option has systemd's meaning, is
+/// ignored with a remark in the log, or refuses the unit. A refusal states the line, the reason and
+/// an alternative. A refused unit does not run at all. [`accept`](NativeConfig::accept) lists the
+/// options whose loss the operator accepts. Some options depend on this host:
 ///
 /// - `MemoryMax=`, `TasksMax=` and the other limits for all processes of a unit need control
-///   groups. Their controllers have to be delegated to this daemon alone.
+///   groups. Their controllers have to be delegated to this daemon alone. Without them, the limits
+///   are ignored with a remark, and so are a negative `Nice=` and `OOMScoreAdjust=` without root.
 /// - `User=` and `Group=` can name any account if the daemon runs as root, and otherwise only the
-///   daemon's own account. Options that raise the rights of a process need root. The prefixes `+`,
-///   `!` and `!!` are accepted if they change nothing.
+///   daemon's own account. The prefixes `+`, `!` and `!!` are accepted if they change nothing.
+///   Otherwise the unit is refused, or runs as the daemon's own user if the operator accepts that.
 ///
 /// Units do not inherit the daemon's own environment variables. A requested start resets the
 /// counter for `StartLimitBurst=`, but a start by a timer does not.
@@ -285,11 +287,12 @@ pub struct NativeConfig {
     /// Whether each run of a unit gets its own control group where possible. Root can create
     /// control groups. Other users can do so if the daemon's control group is delegated to them.
     pub control_groups: bool,
-    /// Names of unit file options, such as `PrivateTmp`, that are ignored instead of refused. A
-    /// unit with such an option runs as if the option were absent, and the log reports that.
-    pub accept: BTreeSet<String>,
-    /// External units of this machine, which loaded units may depend on. A loaded unit takes
-    /// precedence over an external unit of the same name.
+    /// Unit file options that are ignored instead of refused. A unit with such an option runs as if
+    /// the option were absent, and the log reports that.
+    pub accept: AcceptedOptions,
+    /// External units of this machine, which loaded units may depend on, in addition to systemd's
+    /// standard targets and a few well-known services. A loaded unit takes precedence over an
+    /// external unit of the same name.
     pub external: BTreeMap<UnitName, External>,
     /// Maximum number of units that may be starting at once. `None` sets no limit. A oneshot counts
     /// as starting for as long as it runs. See [`DEFAULT_MAX_STARTING`].
@@ -314,7 +317,7 @@ impl NativeConfig {
             runtime_directory: None,
             environment: Vec::new(),
             log_limit: Self::DEFAULT_LOG_LIMIT,
-            accept: BTreeSet::new(),
+            accept: AcceptedOptions::default(),
             external: BTreeMap::new(),
             max_starting: Some(Self::DEFAULT_MAX_STARTING),
             control_groups: true,

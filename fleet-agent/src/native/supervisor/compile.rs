@@ -2,9 +2,11 @@
 //! prevent this: those that the model or this host does not support.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fleet_core::graph::systemd::{
-    CompileOptions, CompiledUnit, RefusalCause, UnitRefusal, UnitRefusals,
+    AcceptedOptions, CompileOptions, CompiledUnit, OptionGroup, OptionPosition, RefusalCause,
+    Remark, UnitRefusal, UnitRefusals,
 };
 use fleet_core::graph::{Command, Run, systemd};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -26,45 +28,89 @@ pub(crate) struct BadSetting {
     pub(crate) problem: String,
 }
 
-/// A unit that can run here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RunnableUnit {
-    pub(crate) unit: CompiledUnit,
-    /// Remarks for the operator.
-    pub(crate) remarks: Vec<String>,
-}
-
 /// Compiles a unit file. Nothing of a refused unit ever runs.
 pub(crate) fn compile(
     unit: &UnitName,
     file: &UnitFile,
     host: &HostCapabilities,
-) -> Result<RunnableUnit, BadSetting> {
-    let compiled = systemd::compile(unit, file, &host.site).map_err(|it| bad_setting(&it))?;
-    let unsupported_options = unsupported_options(&compiled, host);
-    if !unsupported_options.is_empty() {
-        return Err(bad_setting(&UnitRefusals { unit: unit.clone(), all: unsupported_options }));
+) -> Result<CompiledUnit, BadSetting> {
+    let mut compiled = systemd::compile(unit, file, &host.site).map_err(|it| bad_setting(&it))?;
+    let mut all: Vec<UnitRefusal> = unknown_zone(&compiled).into_iter().collect();
+    for it in unsupported(&compiled.unit.run, host) {
+        let problem = refusal(&compiled, "Service", it.option, it.group, it.problem);
+        let is_accepted = it.group.is_none() || host.site.accept.contains(it.option, it.group);
+        if is_accepted {
+            (it.remove)(&mut Arc::make_mut(&mut compiled.unit).run);
+            let text = format!("is ignored: it {}", problem.problem);
+            compiled.remarks.extend(problem.position.map(|position| Remark::new(position, text)));
+        } else {
+            all.push(problem);
+        }
     }
-    let remarks = compiled.remarks.iter().map(ToString::to_string).collect();
-    Ok(RunnableUnit { unit: compiled, remarks })
+    if !all.is_empty() {
+        return Err(bad_setting(&UnitRefusals { unit: unit.clone(), all }));
+    }
+    Ok(compiled)
 }
 
+/// Returns the options that are not honoured, or only in part, each with its line.
+pub(crate) fn ignored_options(compiled: &CompiledUnit) -> Vec<String> {
+    let places = compiled.remarks.iter().map(|remark| &remark.position);
+    places.map(|place| format!("{}= (line {})", place.name(), place.line)).collect()
+}
+
+/// Summarizes the refusals in one text. Options that the operator can accept share one sentence,
+/// which ends with the setting to change.
 fn bad_setting(refusals: &UnitRefusals) -> BadSetting {
-    let line = refusals.all.first().and_then(|it| it.position.as_ref()).map_or(0, |it| it.line);
-    let messages = refusals.all.iter().take(MAX_REFUSALS).enumerate().map(|(index, refusal)| {
-        let place = refusal.position.as_ref();
-        // The caller reports the first line separately.
-        let place = place.map(|place| match index {
-            0 => format!("{}= ", place.name()),
-            _ => format!("line {}: {}= ", place.line, place.name()),
-        });
-        format!("{}{}", place.unwrap_or_default(), refusal.problem)
-    });
-    let mut problem = messages.collect::<Vec<_>>().join("; ");
-    if refusals.all.len() > MAX_REFUSALS {
-        problem.push_str("; and more");
+    let first = refusals.all.iter().find_map(|it| it.position.as_ref());
+    let line = first.map_or(0, |it| it.line);
+    let (acceptable, others): (Vec<_>, Vec<_>) =
+        refusals.all.iter().partition(|refusal| refusal.group.is_some());
+    // The caller reports the first line separately.
+    let place = |place: &OptionPosition| match place.line == line {
+        true => format!("{}=", place.name()),
+        false => format!("{}= (line {})", place.name(), place.line),
+    };
+    let mut messages: Vec<String> = Vec::new();
+    match &acceptable[..] {
+        [] => {}
+        [one] => {
+            let place = one.position.as_ref().map_or_else(String::new, place);
+            let setting = setting(&acceptable);
+            messages.push(format!("{place} {}, or {setting} to run without it", one.problem));
+        }
+        all => messages.push(format!(
+            "{} are not supported by the native service manager: {} to run without them",
+            list(all.iter().filter_map(|it| it.position.as_ref()).map(place).collect()),
+            setting(all)
+        )),
     }
-    BadSetting { line, problem }
+    messages.extend(others.iter().take(MAX_REFUSALS).map(|refusal| {
+        let place = refusal.position.as_ref().map_or_else(String::new, |it| place(it) + " ");
+        format!("{place}{}", refusal.problem)
+    }));
+    if others.len() > MAX_REFUSALS {
+        messages.push("and more".to_owned());
+    }
+    BadSetting { line, problem: messages.join("; ") }
+}
+
+/// Returns the setting that accepts the loss of these options.
+fn setting(refusals: &[&UnitRefusal]) -> String {
+    let groups: BTreeSet<OptionGroup> = refusals.iter().filter_map(|it| it.group).collect();
+    let groups: Vec<String> = groups.iter().map(|group| format!("\"{group}\"")).collect();
+    format!("set native_accept = [{}]", groups.join(", "))
+}
+
+/// Joins the first of these texts, and counts the others.
+fn list(mut texts: Vec<String>) -> String {
+    let more = texts.len().saturating_sub(MAX_REFUSALS);
+    texts.truncate(MAX_REFUSALS);
+    let last = match more {
+        0 => texts.pop().unwrap_or_default(),
+        more => format!("{more} more"),
+    };
+    format!("{} and {last}", texts.join(", "))
 }
 
 /// Identity of the supervisor, which determines its capabilities.
@@ -84,7 +130,7 @@ pub(crate) struct HostCapabilities {
 
 /// Returns the supervisor's own identity, with the options that its operator accepts.
 pub(crate) fn host_capabilities(
-    accept: BTreeSet<String>,
+    accept: AcceptedOptions,
     controllers: Result<BTreeSet<String>, String>,
 ) -> HostCapabilities {
     let (uid, gid) = (Uid::effective(), Gid::effective());
@@ -99,8 +145,16 @@ pub(crate) fn host_capabilities(
     }
 }
 
-/// An unsupported option, with the reason.
-type Unsupported = (&'static str, String);
+/// A setting that this host cannot provide.
+struct Unsupported {
+    option: &'static str,
+    /// `None`: its loss changes no privileges, so it needs no acceptance.
+    group: Option<OptionGroup>,
+    /// Reason and remedy.
+    problem: String,
+    /// Removes the setting.
+    remove: fn(&mut Run),
+}
 
 const NEEDS_ROOT: &str = "needs root: remove it, or run fleet as root";
 
@@ -126,16 +180,6 @@ const STANZA_KEYS: [(&str, &str); 18] = [
     ("ExecStopPost", "exec-stop-post"),
 ];
 
-/// Returns all reasons why a compiled unit cannot run on this host.
-pub(crate) fn unsupported_options(
-    compiled: &CompiledUnit,
-    host: &HostCapabilities,
-) -> Vec<UnitRefusal> {
-    let unsupported = unsupported(&compiled.unit.run, host).into_iter();
-    let of_service = unsupported.map(|(name, problem)| refusal(compiled, "Service", name, problem));
-    unknown_zone(compiled).into_iter().chain(of_service).collect()
-}
-
 /// Checks whether a unit of an `InitSupervisor` can run on this host.
 ///
 /// # Errors
@@ -144,9 +188,9 @@ pub(crate) fn unsupported_options(
 /// option.
 pub(crate) fn check_supported(run: &Run, host: &HostCapabilities) -> Result<(), String> {
     let key = |option| STANZA_KEYS.iter().find(|row| row.0 == option).map_or(option, |row| row.1);
-    let messages =
-        unsupported(run, host).into_iter().map(|(name, why)| format!("{} {why}", key(name)));
-    let messages: Vec<String> = messages.collect();
+    let problems = unsupported(run, host).into_iter();
+    let messages: Vec<String> =
+        problems.map(|it| format!("{} {}", key(it.option), it.problem)).collect();
     if messages.is_empty() { Ok(()) } else { Err(messages.join("; ")) }
 }
 
@@ -164,7 +208,7 @@ fn unknown_zone(compiled: &CompiledUnit) -> Option<UnitRefusal> {
         "names the zone {zone:?}, which this machine does not know: write UTC or a name such as \
          Europe/Berlin, or install the database of time zones (tzdata)"
     );
-    Some(refusal(compiled, "Timer", "OnCalendar", problem))
+    Some(refusal(compiled, "Timer", "OnCalendar", None, problem))
 }
 
 /// Returns the resource limits that no cgroup controller can enforce on this host.
@@ -179,19 +223,52 @@ fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
         Err(why) => Some(format!("needs control groups: {why}")),
     };
     let settings = settings(&run.resources).into_iter();
-    settings.filter_map(|it| Some((it.option, unsupported(&it)?))).collect()
+    let lost = settings.filter_map(|it| {
+        let (option, problem) = (it.option, unsupported(&it)?);
+        Some(Unsupported { option, group: None, problem, remove: remover(option) })
+    });
+    lost.collect()
+}
+
+/// Returns the function that removes a resource limit.
+fn remover(option: &str) -> fn(&mut Run) {
+    match option {
+        "CPUQuota" => |run| run.resources.cpu_quota = None,
+        "CPUWeight" => |run| run.resources.cpu_weight = None,
+        "IOWeight" => |run| run.resources.io_weight = None,
+        "MemoryHigh" => |run| run.resources.memory_high = None,
+        "MemoryMax" => |run| run.resources.memory_max = None,
+        _ => |run| run.resources.tasks_max = None,
+    }
 }
 
 /// Returns the settings that only root can give to a process.
 fn privileged_settings(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let it = &run.exec_environment;
+    let unsupported = |option, group, remove| Unsupported {
+        option,
+        group,
+        problem: NEEDS_ROOT.to_owned(),
+        remove,
+    };
     let requested = [
-        (it.nice.is_some_and(|nice| nice < 0), "Nice"),
-        (it.oom_score_adjust.is_some_and(|score| score < 0), "OOMScoreAdjust"),
-        (!it.supplementary_groups.is_empty(), "SupplementaryGroups"),
+        (
+            it.nice.is_some_and(|nice| nice < 0),
+            unsupported("Nice", None, |run| run.exec_environment.nice = None),
+        ),
+        (
+            it.oom_score_adjust.is_some_and(|score| score < 0),
+            unsupported("OOMScoreAdjust", None, |run| run.exec_environment.oom_score_adjust = None),
+        ),
+        (
+            !it.supplementary_groups.is_empty(),
+            unsupported("SupplementaryGroups", Some(OptionGroup::Sandboxing), |run| {
+                run.exec_environment.supplementary_groups.clear();
+            }),
+        ),
     ];
     let requested = requested.into_iter().filter(|(is_used, _)| *is_used && !host.root);
-    requested.map(|(_, name)| (name, NEEDS_ROOT.to_owned())).collect()
+    requested.map(|(_, unsupported)| unsupported).collect()
 }
 
 /// Returns the user, the group and the command prefixes that need root.
@@ -205,12 +282,17 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
              remove the option, or run fleet as root"
         ))
     };
-    let user_problem = other("user", user, &host.users);
-    let group_problem = other("group", group, &host.groups);
-    let mut all: Vec<Unsupported> = [("User", user_problem), ("Group", group_problem)]
-        .into_iter()
-        .filter_map(|(name, problem)| Some((name, problem?)))
-        .collect();
+    let unsupported = |option, problem, remove| Unsupported {
+        option,
+        group: Some(OptionGroup::Sandboxing),
+        problem,
+        remove,
+    };
+    let user_problem = other("user", user, &host.users)
+        .map(|problem| unsupported("User", problem, |run| run.exec_environment.user = None));
+    let group_problem = other("group", group, &host.groups)
+        .map(|problem| unsupported("Group", problem, |run| run.exec_environment.group = None));
+    let mut all: Vec<Unsupported> = user_problem.into_iter().chain(group_problem).collect();
     for (name, list) in command_lists(run) {
         if !list.iter().any(|command| command.privileged) {
             continue;
@@ -226,9 +308,23 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
                  user or group here: remove one of them"
             }
         };
-        all.push((name, problem.to_owned()));
+        all.push(unsupported(name, problem.to_owned(), remove_privileges));
     }
     all
+}
+
+/// Removes the prefixes `+` and `!` of all commands.
+fn remove_privileges(run: &mut Run) {
+    let lists = [
+        &mut run.exec_condition,
+        &mut run.start_pre,
+        &mut run.start,
+        &mut run.start_post,
+        &mut run.reload,
+        &mut run.stop,
+        &mut run.stop_post,
+    ];
+    lists.into_iter().flatten().for_each(|command| command.privileged = false);
 }
 
 /// Returns whether this machine knows a time zone.
@@ -248,10 +344,16 @@ fn command_lists(run: &Run) -> [(&'static str, &[Command]); 7] {
     ]
 }
 
-fn refusal(compiled: &CompiledUnit, section: &str, name: &str, problem: String) -> UnitRefusal {
+fn refusal(
+    compiled: &CompiledUnit,
+    section: &str,
+    name: &str,
+    group: Option<OptionGroup>,
+    problem: String,
+) -> UnitRefusal {
     let position = compiled.position_of(section, name);
     let problem = if position.is_none() { format!("{name}= {problem}") } else { problem };
-    UnitRefusal { position, cause: RefusalCause::Setting, problem }
+    UnitRefusal { position, cause: RefusalCause::Setting, group, problem }
 }
 
 #[cfg(test)]

@@ -18,13 +18,14 @@
 //! recovered or an operator resets it. Other units are unaffected. The log of the unit is still
 //! kept within its size limit, and can be read.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::systemd::AcceptedOptions;
 use fleet_core::graph::{
     EventKind, FailureCause, Graph, Incarnation, InitState, InitUnit, Name, Observation,
     ObservedUnit, Phase, Settings,
@@ -72,7 +73,7 @@ impl SupervisorHandle {
         let Recovery { observation, units, runs, unrecoverable } = recovery;
         let is_written = stored.is_some();
         let restored = restore_state(graph, settings, observation, stored)?;
-        let host = host_capabilities(BTreeSet::new(), context.controllers());
+        let host = host_capabilities(AcceptedOptions::default(), context.controllers());
         let mut supervisor =
             Supervisor::new(context, host, UnitSource::Files, restored, LoadedGraph::default());
         let core = &mut supervisor.core;

@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, join, join_all};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use super::command::{CallResult, Command, CommandSender, Crashed, PendingResult, UnitCommand};
-use super::compile::{HostCapabilities, compile};
+use super::compile::{HostCapabilities, compile, ignored_options};
 use super::managed_units::{Definition, LoadedUnit, PublishedStatus, Statuses};
 use crate::lock::lock;
 use crate::native::state::manager_context::ManagerContext;
@@ -169,7 +169,7 @@ impl Requests {
         .await
     }
 
-    /// Compiles a unit file, and logs the remarks about the file if the unit is new.
+    /// Compiles a unit file, and logs the ignored options if the unit is new.
     fn compile_and_warn(
         &self,
         unit: &UnitName,
@@ -182,9 +182,13 @@ impl Requests {
             problem: bad.problem,
         })?;
         for remark in compiled.remarks.iter().filter(|_| is_new) {
-            tracing::warn!(%unit, remark, "an option works differently than under systemd");
+            tracing::info!(%unit, %remark, "an option works differently than under systemd");
         }
-        Ok(Definition::Valid(Box::new(compiled.unit)))
+        if is_new && !compiled.remarks.is_empty() {
+            let options = ignored_options(&compiled).join(", ");
+            tracing::warn!(%unit, options, "some options are not honoured, or only in part");
+        }
+        Ok(Definition::Valid(Box::new(compiled)))
     }
 
     /// Applies a request to a loaded unit, and waits for the result. A start first starts the

@@ -1,14 +1,12 @@
 //! Tests of options that are refused on this host, with the messages for them, and of options that
 //! are accepted but ignored.
 
-use std::collections::BTreeSet;
-
 use fleet_core::graph::Timeouts;
 use fleet_core::graph::format::read_stanzas;
-use fleet_core::graph::systemd::CompileOptions;
+use fleet_core::graph::systemd::{AcceptedOptions, CompileOptions, CompiledUnit};
 use fleet_unitfile::{SpecifierContext, UnitFile};
 
-use super::compile::{BadSetting, HostCapabilities, RunnableUnit, check_supported, compile};
+use super::compile::{BadSetting, HostCapabilities, check_supported, compile};
 
 impl HostCapabilities {
     /// Returns the capabilities of root, or of an unprivileged user.
@@ -17,14 +15,14 @@ impl HostCapabilities {
         let own = |name: &str| vec![name.to_owned(), id.to_owned()];
         let site = CompileOptions {
             specifiers: SpecifierContext::system_manager(),
-            accept: BTreeSet::new(),
+            accept: AcceptedOptions::default(),
         };
         let controllers = Ok(["memory".to_owned()].into());
         Self { root, users: own(user), groups: own(group), controllers, site }
     }
 }
 
-fn compile_as(root: bool, unit: &str, text: &str) -> Result<RunnableUnit, BadSetting> {
+fn compile_as(root: bool, unit: &str, text: &str) -> Result<CompiledUnit, BadSetting> {
     let file = UnitFile::parse(text).expect("the file is well formed");
     compile(&unit.parse().expect("it is a name"), &file, &HostCapabilities::for_test(root))
 }
@@ -33,6 +31,10 @@ fn refusal(root: bool, setting: &str) -> String {
     let text = format!("[Service]\nExecStart=/bin/true\n{setting}\n");
     let bad = compile_as(root, "a.service", &text).expect_err("it is refused");
     format!("{}: {}", bad.line, bad.problem)
+}
+
+fn texts(compiled: &CompiledUnit) -> Vec<String> {
+    compiled.remarks.iter().map(ToString::to_string).collect()
 }
 
 /// Wraps each text for this file.
@@ -56,24 +58,28 @@ fn wrapped(texts: &[String]) -> String {
     out
 }
 
-/// Settings that the compiler knows and this supervisor refuses.
-const REFUSED: &[&str] =
-    &["TasksMax=5", "IOWeight=5", "User=nobody\nExecStop=+/bin/true", "PrivateTmp=yes\nNoSuch=1"];
+/// Settings that this supervisor refuses.
+const REFUSED: &[&str] = &[
+    "User=nobody\nExecStop=+/bin/true",
+    "PrivateTmp=yes",
+    "PrivateTmp=yes\nUMask=9\nProtectHome=yes\n[Unit]\nOnFailure=a.service",
+    "PrivatTmp=yes",
+];
 
 #[test]
 fn unsupported_option_is_refused_with_its_line() {
     let messages: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    3: TasksMax= needs the cgroup controller pids, which is not delegated here: delegate
-       it to fleet alone, or remove the option
-    3: IOWeight= needs the cgroup controller io, which is not delegated here: delegate it
-       to fleet alone, or remove the option
     4: ExecStop= is not allowed: the prefixes "+" and "!" cannot be combined with another
-       user or group here: remove one of them
+       user or group here: remove one of them, or set native_accept = ["sandboxing"] to
+       run without it
     3: PrivateTmp= is not supported: the native supervisor cannot confine processes in
        this way: remove the option, set it to a neutral value, or run the unit under
-       systemd; line 4: NoSuch= is not a systemd option in [Service]: remove it, or
-       prefix its name with X-
+       systemd, or set native_accept = ["sandboxing"] to run without it
+    3: PrivateTmp=, ProtectHome= (line 5) and OnFailure= (line 7) are not supported by
+       the native service manager: set native_accept = ["sandboxing", "lifecycle"] to run
+       without them; UMask= (line 4) is "9": write an octal number from 0 to 0777
+    3: PrivatTmp= is not a systemd option in [Service]: write PrivateTmp=
     "#);
 }
 
@@ -116,26 +122,55 @@ fn another_user_needs_root() {
         assert!(compile_as(false, "a.service", &text).is_ok(), "{setting}");
         assert!(compile_as(true, "a.service", &text).is_ok(), "{setting}");
     }
-    let messages: Vec<String> = [
-        "User=root",
-        "Group=0",
-        "ExecStartPre=+/bin/true",
-        "Nice=-5",
-        "OOMScoreAdjust=-5",
-        "SupplementaryGroups=wheel",
-    ]
-    .map(|setting| refusal(false, setting))
-    .into();
+    let messages: Vec<String> =
+        ["User=root", "Group=0", "ExecStartPre=+/bin/true", "SupplementaryGroups=wheel"]
+            .map(|setting| refusal(false, setting))
+            .into();
     insta::assert_snapshot!(wrapped(&messages), @r#"
     3: User= is "root", but fleet runs as the user "me" and may not change it: remove the
-       option, or run fleet as root
+       option, or run fleet as root, or set native_accept = ["sandboxing"] to run without
+       it
     3: Group= is "0", but fleet runs as the group "us" and may not change it: remove the
-       option, or run fleet as root
+       option, or run fleet as root, or set native_accept = ["sandboxing"] to run without
+       it
     3: ExecStartPre= is not allowed: the prefixes "+" and "!" need root, but fleet does
-       not run as root: remove them
-    3: Nice= needs root: remove it, or run fleet as root
-    3: OOMScoreAdjust= needs root: remove it, or run fleet as root
-    3: SupplementaryGroups= needs root: remove it, or run fleet as root
+       not run as root: remove them, or set native_accept = ["sandboxing"] to run without
+       it
+    3: SupplementaryGroups= needs root: remove it, or run fleet as root, or set
+       native_accept = ["sandboxing"] to run without it
+    "#);
+}
+
+#[test]
+fn settings_beyond_the_host_are_ignored_with_a_remark() {
+    let remarks = |root: bool, setting: &str, accept: AcceptedOptions| {
+        let text = format!("[Service]\nExecStart=/bin/true\n{setting}\n");
+        let file = UnitFile::parse(&text).expect("the file is well formed");
+        let mut host = HostCapabilities::for_test(root);
+        host.site.accept = accept;
+        let unit = "a.service".parse().expect("it is a name");
+        let compiled = compile(&unit, &file, &host).expect("it is accepted");
+        let plain = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
+        let plain = compile(&unit, &plain, &host).expect("it is accepted");
+        assert_eq!(compiled.unit, plain.unit, "{setting}");
+        texts(&compiled)
+    };
+    let none = AcceptedOptions::default;
+    let mut messages = remarks(true, "TasksMax=5\nIOWeight=5", none());
+    messages.extend(remarks(false, "Nice=-5\nOOMScoreAdjust=-5", none()));
+    messages.extend(remarks(false, "User=nobody\nGroup=0", AcceptedOptions::all()));
+    insta::assert_snapshot!(wrapped(&messages), @r#"
+    3:1: Service.TasksMax is ignored: it needs the cgroup controller pids, which is not
+       delegated here: delegate it to fleet alone, or remove the option
+    4:1: Service.IOWeight is ignored: it needs the cgroup controller io, which is not
+       delegated here: delegate it to fleet alone, or remove the option
+    3:1: Service.Nice is ignored: it needs root: remove it, or run fleet as root
+    4:1: Service.OOMScoreAdjust is ignored: it needs root: remove it, or run fleet as
+       root
+    3:1: Service.User is ignored: it is "nobody", but fleet runs as the user "me" and may
+       not change it: remove the option, or run fleet as root
+    4:1: Service.Group is ignored: it is "0", but fleet runs as the group "us" and may
+       not change it: remove the option, or run fleet as root
     "#);
 }
 
@@ -172,7 +207,7 @@ fn ignored_option_is_noted() {
                 TTYReset=no\n[Install]\nWantedBy=multi-user.target\nAlias=d.service\n\
                 [X-Fleet]\nGlobal=true\n";
     let compiled = compile_as(true, "a.service", text).expect("it is supported");
-    insta::assert_snapshot!(wrapped(&compiled.remarks), @r"
+    insta::assert_snapshot!(wrapped(&texts(&compiled)), @r"
     9:1: Service.SyslogIdentifier has no effect, because there is no journal
     10:1: Service.TTYReset has no effect, because units have no terminal
     ");

@@ -71,6 +71,9 @@ struct OnMachine {
     retry_in_milliseconds: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     degraded_by: Vec<String>,
+    /// Options that the service manager does not honour, each with its line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored_options: Vec<String>,
     /// Next elapse of a timer, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_elapse: Option<u64>,
@@ -247,6 +250,7 @@ impl Status {
             on.retry_in_milliseconds = details.retry_in_milliseconds;
             (on.next_elapse, on.last_elapse) = (details.next_elapse, details.last_elapse);
             (on.degraded_by, on.tracking) = (details.degraded_by, details.tracking);
+            on.ignored_options = details.ignored_options;
         }
     }
 
@@ -324,6 +328,7 @@ impl OnMachine {
         line(text, "Next", &date(self.next_elapse));
         line(text, "Last", &date(self.last_elapse));
         line(text, "Degraded", &clean(&self.degraded_by.join(", ")));
+        line(text, "Ignored", &clean(&self.ignored_options.join(", ")));
         line(text, "Tracking", &clean(&self.tracking));
         line(text, "Problem", without_name(&self.problem, unit));
         line(text, "Held back", &self.held);

@@ -7,11 +7,11 @@ use fleet_unitfile::check::SystemdVersion;
 use fleet_unitfile::{Severity, UnitName};
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::VerifyArgs;
+use crate::fleetctl::args::{ManagerArg, VerifyArgs};
 use crate::fleetctl::local::read_file;
 use crate::fleetctl::manifest_diff::unit_files_in;
 use crate::ui::error::CliError;
-use crate::ui::findings::{Finding, check, verify, verify_drop_in};
+use crate::ui::findings::{Finding, check, verify, verify_drop_in, verify_native};
 use crate::ui::output::Record;
 
 impl Record for Finding {
@@ -26,7 +26,7 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
     let version = args.systemd_version.or_else(installed_version);
     let mut broken = 0_usize;
     for path in &files {
-        let findings = check_file(path, version)?;
+        let findings = check_file(path, args.manager, version)?;
         for finding in &findings {
             context.output.record(finding, &format!("{finding}\n"))?;
         }
@@ -58,7 +58,11 @@ fn installed_version() -> Option<SystemdVersion> {
     String::from_utf8_lossy(&output.stdout).lines().next()?.parse().ok()
 }
 
-fn check_file(path: &Path, version: Option<SystemdVersion>) -> Result<Vec<Finding>, CliError> {
+fn check_file(
+    path: &Path,
+    manager: ManagerArg,
+    version: Option<SystemdVersion>,
+) -> Result<Vec<Finding>, CliError> {
     let source = read_file(path)?;
     if let Some((unit, main)) = drop_in(path) {
         let main = if main.is_file() { Some(read_file(&main)?) } else { None };
@@ -66,7 +70,10 @@ fn check_file(path: &Path, version: Option<SystemdVersion>) -> Result<Vec<Findin
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match UnitName::parse(&name) {
-        Ok(name) => Ok(verify(path, &name, &source, version)),
+        Ok(name) => Ok(match manager {
+            ManagerArg::Systemd => verify(path, &name, &source, version),
+            ManagerArg::Native => verify_native(path, &name, &source),
+        }),
         Err(error) => {
             // systemd's rules depend on the type in the name.
             let mut findings = check(path, &placeholder_name(), &source).1;

@@ -90,9 +90,14 @@ pub(crate) const KEYS: &[Key] = &[
         "Maximum number of native units that start at once, or none [default: 512]",
     ),
     key(
+        "native_unsupported",
+        "refuse|warn",
+        "Handling of native units with unsupported options [default for root: refuse, else warn]",
+    ),
+    key(
         "native_accept",
         "OPTION,...",
-        "Options to ignore in native units, instead of refusing the unit [default: none]",
+        "Unsupported options to ignore, or groups: sandboxing, environment, lifecycle",
     ),
     key(
         "native_external",

@@ -17,6 +17,8 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use fleet_core::graph::systemd::UnknownOption;
+
 use crate::ui::secret;
 
 pub(crate) use self::native::SystemdSettings;
@@ -24,7 +26,7 @@ pub(crate) use auth::{AuthSettings, FileSetting};
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, KeyStatus, RELOADABLE};
-pub(crate) use native::{NativeSettings, default_runtime_dir};
+pub(crate) use native::{DEV_KEYS, NativeSettings, default_runtime_dir};
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
 
 /// Default configuration file, used if it exists.
@@ -124,6 +126,14 @@ pub(crate) enum ConfigError {
         found: String,
         /// Description of valid values.
         expected: &'static str,
+    },
+    /// The list of accepted options has an unknown name.
+    #[error("{origin}: native_accept: {error}")]
+    UnknownOption {
+        /// Position.
+        origin: ValueOrigin,
+        /// Description and remedy.
+        error: UnknownOption,
     },
     /// The value requires a feature that this build lacks.
     #[error("{origin}: {problem}")]

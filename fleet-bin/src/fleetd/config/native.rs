@@ -1,17 +1,18 @@
 //! Keys of both service managers: native and systemd. `systemd_user` and `units_directory` mean the
 //! same as in fleet v1.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use fleet_agent::NativeConfig;
 use fleet_agent::native::External;
+use fleet_core::graph::systemd::AcceptedOptions;
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::parse_bool;
 
-use super::ConfigError;
 use super::resolve::{Values, bad_value};
+use super::{ConfigError, RawConfig, from_environment};
 
 /// Settings of the native service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,17 +22,18 @@ pub(crate) struct NativeSettings {
     /// Directory in memory for records and notification sockets; without one they are in the
     /// state directory.
     pub(crate) runtime_dir: Option<PathBuf>,
-    /// Options to ignore instead of refusing the unit.
-    pub(crate) accept: BTreeSet<String>,
+    /// Unsupported options to ignore instead of refusing the unit.
+    pub(crate) accept: AcceptedOptions,
     /// External units, run by other supervisors on this machine.
     pub(crate) external: BTreeMap<UnitName, External>,
 }
 
+/// Configuration keys that `fleetd dev` has too.
+pub(crate) const DEV_KEYS: [&str; 4] =
+    ["native_accept", "native_external", "native_max_starting", "native_unsupported"];
+
 /// Description of valid limits of starting units.
 pub(crate) const STARTING: &str = "a number from 1 on, or none for no limit";
-
-/// Description of valid option names.
-pub(crate) const OPTION: &str = "names of options such as PrivateTmp";
 
 /// Description of valid external units.
 pub(crate) const EXTERNAL: &str = "pairs such as network-online.target=up, \
@@ -43,14 +45,30 @@ impl Default for NativeSettings {
         Self {
             max_starting: Some(NativeConfig::DEFAULT_MAX_STARTING),
             runtime_dir: None,
-            accept: BTreeSet::new(),
+            accept: default_accept(),
             external: BTreeMap::new(),
         }
     }
 }
 
 impl NativeSettings {
+    /// Resolves the settings of a daemon.
     pub(super) fn resolve(values: &Values<'_>) -> Result<Self, ConfigError> {
+        Self::resolve_with(values, default_accept())
+    }
+
+    /// Resolves the settings of `fleetd dev`, which by default accepts all unsupported options, and
+    /// keeps the records of units in its data directory.
+    pub(crate) fn for_dev(flags: RawConfig) -> Result<Self, ConfigError> {
+        let mut raw = from_environment(&|name| std::env::var(name).ok());
+        raw.extend(flags);
+        raw.retain(|key, _| DEV_KEYS.contains(key));
+        let settings = Self::resolve_with(&Values { raw: &raw }, AcceptedOptions::all())?;
+        Ok(Self { runtime_dir: None, ..settings })
+    }
+
+    /// Resolves the settings. By default the loss of the options in `accepted` is accepted.
+    fn resolve_with(values: &Values<'_>, accepted: AcceptedOptions) -> Result<Self, ConfigError> {
         let usual = Self::default().max_starting;
         Ok(Self {
             max_starting: values
@@ -59,7 +77,7 @@ impl NativeSettings {
             runtime_dir: values
                 .parsed("native_runtime_dir", "an absolute path", absolute)?
                 .or_else(default_runtime_dir),
-            accept: all(values, "native_accept", OPTION, option)?,
+            accept: accept(values, accepted)?,
             external: all(values, "native_external", EXTERNAL, external)?,
         })
     }
@@ -82,6 +100,15 @@ pub(crate) fn default_runtime_dir() -> Option<PathBuf> {
     rustix::process::geteuid().is_root().then(|| PathBuf::from("/run/fleet-init"))
 }
 
+/// Returns the unsupported options that are ignored by default: none if root runs the daemon, and
+/// all otherwise, because few units could run without privileges.
+pub(crate) fn default_accept() -> AcceptedOptions {
+    match rustix::process::geteuid().is_root() {
+        true => AcceptedOptions::default(),
+        false => AcceptedOptions::all(),
+    }
+}
+
 fn absolute(text: &str) -> Option<PathBuf> {
     Some(PathBuf::from(text)).filter(|path| path.is_absolute())
 }
@@ -94,10 +121,22 @@ pub(crate) fn starting(text: &str) -> Option<Option<NonZeroU32>> {
     }
 }
 
-/// Parses the name of an option.
-pub(crate) fn option(text: &str) -> Option<String> {
-    let good = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    good.then(|| text.to_owned())
+/// Returns the unsupported options to ignore. Without a configured policy, these are `default`.
+fn accept(values: &Values<'_>, default: AcceptedOptions) -> Result<AcceptedOptions, ConfigError> {
+    let policy = values.parsed("native_unsupported", "\"refuse\" or \"warn\"", |text| match text {
+        "refuse" => Some(AcceptedOptions::default()),
+        "warn" => Some(AcceptedOptions::all()),
+        _ => None,
+    });
+    let mut accepted = policy?.unwrap_or(default);
+    let Some(found) = values.raw.get("native_accept") else { return Ok(accepted) };
+    for item in found.raw.items() {
+        let origin = || found.origin.clone();
+        accepted
+            .add(item.trim())
+            .map_err(|error| ConfigError::UnknownOption { origin: origin(), error })?;
+    }
+    Ok(accepted)
 }
 
 /// Parses an external unit and the check of its state.

@@ -1,12 +1,12 @@
 //! Tests of both configuration formats and of all errors.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fleet_agent::native::External;
 use fleet_core::Resources;
+use fleet_core::graph::systemd::AcceptedOptions;
 
 use super::*;
 
@@ -129,7 +129,9 @@ fn native_units_run_in_daemon_or_fleet_init() {
     let defaults =
         || NativeSettings { runtime_dir: default_runtime_dir(), ..NativeSettings::default() };
     let starting = |max_starting| Native(NativeSettings { max_starting, ..defaults() });
-    let accept = BTreeSet::from(["PrivateTmp".to_owned(), "Slice".to_owned()]);
+    let refused = |text: &str| format!("native_unsupported = \"refuse\"\n{text}");
+    let mut accept = AcceptedOptions::default();
+    ["PrivateTmp", "lifecycle"].iter().for_each(|name| accept.add(name).unwrap());
     let unit = |name: &str| name.parse().unwrap();
     let docker = External::Path("/run/docker.sock".into());
     let external = [(unit("a.target"), External::Up), (unit("docker.service"), docker)].into();
@@ -141,10 +143,11 @@ fn native_units_run_in_daemon_or_fleet_init() {
         ("native_max_starting = 0\n", Err("cannot be \"0\": write a number from 1 on")),
         ("native_max_starting = \"few\"\n", Err("a number from 1 on, or none")),
         (
-            "native_accept = [\"PrivateTmp\", \"Slice\"]\n",
+            &refused("native_accept = [\"PrivateTmp\", \"lifecycle\"]\n"),
             Ok(Native(NativeSettings { accept, ..defaults() })),
         ),
-        ("native_accept = \"Private Tmp\"\n", Err("names of options such as PrivateTmp")),
+        ("native_accept = \"PrivatTmp\"\n", Err("native_accept: \"PrivatTmp\" is neither an")),
+        ("native_unsupported = \"no\"\n", Err("write \"refuse\" or \"warn\"")),
         (
             "native_external = [\"docker.service=path:/run/docker.sock\", \"a.target=up\"]\n",
             Ok(Native(NativeSettings { external, ..defaults() })),

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fleet_unitfile::values::split_words;
-use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
+use fleet_unitfile::{SpecifierContext, UnitFile, UnitName, UnitType};
 
 use super::ConvertOptions;
 use super::draft::{Draft, Report, as_stanza};
 use crate::graph::format::OmittedKey;
 use crate::graph::model::{Command, InitUnit};
 use crate::graph::systemd::{
-    CompileOptions, CompiledUnit, ExternalUnits, LinkedUnits, OptionPosition, Relation,
-    RelationKind, Support, UnitRefusal, compile, link, support,
+    AcceptedOptions, CompileOptions, CompiledUnit, ExternalUnits, LinkedUnits, OptionPosition,
+    Relation, RelationKind, Support, UnitRefusal, compile, link, support,
 };
 
 /// Remedy for settings without an equivalent of their own.
@@ -230,13 +230,14 @@ fn accepted(
     specifiers: &SpecifierContext,
     report: &mut Report<'_>,
 ) -> Option<CompiledUnit> {
-    let mut options = CompileOptions { specifiers: specifiers.clone(), accept: BTreeSet::new() };
+    let mut options =
+        CompileOptions { specifiers: specifiers.clone(), accept: AcceptedOptions::default() };
     let mut dropped: Vec<UnitRefusal> = Vec::new();
     loop {
         let refusals = match compile(name, parsed, &options) {
             Ok(mut compiled) => {
                 // Accepted options are reported as losses already.
-                compiled.remarks.retain(|it| !options.accept.contains(it.position.name()));
+                compiled.remarks.retain(|it| !options.accept.contains(it.position.name(), None));
                 convert_runtime_directory(file, &mut compiled, parsed, &mut dropped, report);
                 dropped.iter().for_each(|refusal| report_loss(file, refusal, report));
                 return Some(compiled);
@@ -245,7 +246,8 @@ fn accepted(
         };
         // A refusal of an accepted option comes from the combination of several options.
         let stays = |it: &UnitRefusal| {
-            let is_accepted = |position: &OptionPosition| options.accept.contains(position.name());
+            let is_accepted =
+                |position: &OptionPosition| options.accept.contains(position.name(), None);
             !is_droppable(it) || it.position.as_ref().is_none_or(is_accepted)
         };
         if refusals.is_empty() || refusals.iter().any(stays) {
@@ -258,7 +260,7 @@ fn accepted(
             return None;
         }
         let positions = refusals.iter().filter_map(|refusal| refusal.position.as_ref());
-        options.accept.extend(positions.map(|position| position.name().to_owned()));
+        positions.for_each(|position| options.accept.insert(position.name()));
         dropped.extend(refusals);
     }
 }
@@ -337,7 +339,8 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
             let of_install =
                 matches!(relation.kind, RelationKind::RequiredBy | RelationKind::WantedBy);
             let applies = enabled || !of_install;
-            if inside && applies && relation.kind != RelationKind::PartOf {
+            let has_edge = !matches!(relation.kind, RelationKind::Conflicts | RelationKind::PartOf);
+            if inside && applies && has_edge {
                 unit.relations.push(relation);
                 continue;
             }
@@ -373,6 +376,14 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
                     );
                     report.remark(position, message, help);
                 }
+                // Other conflicts are with targets of a shutdown.
+                RelationKind::Conflicts if relation.unit.unit_type() == UnitType::Service => {
+                    let message = format!(
+                        "{option} is not converted: the start of {name} does not stop {other}"
+                    );
+                    report.loss(position, message, "make sure that no unit needs both");
+                }
+                RelationKind::Conflicts => {}
                 RelationKind::PartOf => {
                     let message = format!(
                         "{option} is not converted: {name} does not stop together with {other}"

@@ -7,9 +7,11 @@ use fleet_unitfile::check::directives;
 use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType};
 
+use super::accept::{AcceptedOptions, OptionGroup};
 use super::draft::Draft;
 use super::support::{
     OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, support,
+    unsupported_value,
 };
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};
@@ -130,17 +132,26 @@ impl<'a> Compiler<'a> {
             return self.refuse(Some(option), foreign(section, self.name.unit_type()));
         }
         match support(section, name) {
-            None => self.refuse(Some(option), unknown(section, name)),
+            None => match nearest(section, name) {
+                Some(near) => self.refuse(
+                    Some(option),
+                    format!("is not a systemd option in [{section}]: write {near}="),
+                ),
+                None => self.remark(option, UNKNOWN),
+            },
             Some(Support::Informational) => {}
             Some(Support::Ignored(why)) => self.remark(option, why),
-            Some(Support::Honoured) => self.honour(option),
+            Some(Support::Honoured) => match unsupported_value(section, name, option.value()) {
+                Some(why) => self.refuse_option(option, Some(why.group), why.reason.to_owned()),
+                None => self.honour(option),
+            },
             Some(it) if it.is_neutral(option.value()) => {
                 // The last assignment counts.
                 let full = format!("{section}.{name}");
                 self.refusals.retain(|old| old.option() != Some(&full));
             }
             Some(Support::RefusedUnless(_, why) | Support::Refused(why)) => {
-                self.refuse(Some(option), why.to_owned());
+                self.refuse_option(option, Some(why.group), why.reason.to_owned());
             }
         }
     }
@@ -186,18 +197,37 @@ impl<'a> Compiler<'a> {
         OptionPosition::new(location, option.section(), option.name())
     }
 
-    /// Adds a refusal, unless the operator accepts the option.
+    /// Adds a refusal of the whole file, or of an option unless the operator accepts it.
     fn refuse(&mut self, option: Option<OptionView<'_>>, problem: String) {
-        if let Some(option) = option.filter(|option| self.options.accept.contains(option.name())) {
-            let text = format!(
-                "is ignored, as accepted by the operator of this machine; it \
-                                {problem}"
-            );
-            return self.remark(option, &text);
+        match option {
+            Some(option) => self.refuse_option(option, None, problem),
+            None => self.add_refusal(None, None, problem),
         }
+    }
+
+    /// Adds a refusal of an option, unless the operator accepts its loss.
+    fn refuse_option(
+        &mut self,
+        option: OptionView<'_>,
+        group: Option<OptionGroup>,
+        problem: String,
+    ) {
+        if self.options.accept.contains(option.name(), group) {
+            self.remark(option, &format!("is ignored, as this machine accepts; it {problem}"));
+        } else {
+            self.add_refusal(Some(self.position(option)), group, problem);
+        }
+    }
+
+    fn add_refusal(
+        &mut self,
+        position: Option<OptionPosition>,
+        group: Option<OptionGroup>,
+        problem: String,
+    ) {
         if self.refusals.len() < MAX_REPORTED {
-            let position = option.map(|option| self.position(option));
-            self.refusals.push(UnitRefusal { position, cause: RefusalCause::Setting, problem });
+            let cause = RefusalCause::Setting;
+            self.refusals.push(UnitRefusal { position, cause, group, problem });
         }
     }
 
@@ -256,7 +286,7 @@ impl<'a> Compiler<'a> {
         let problems = draft.problems(self.name.unit_type());
         for (option, problem) in problems.refused {
             let position = option.and_then(|(section, name)| self.position_of(section, name));
-            self.refusals.push(UnitRefusal { position, cause: RefusalCause::Setting, problem });
+            self.add_refusal(position, None, problem);
         }
         for ((section, name), text) in problems.remarked {
             if let Some(position) = self.position_of(section, name) {
@@ -318,14 +348,15 @@ fn alias(
     Ok(())
 }
 
-/// Returns the problem of an unknown option, with the most similar known one.
-fn unknown(section: &str, name: &str) -> String {
+/// Remark on an option that is similar to no known one. It is probably newer than the table of
+/// options, and older versions of systemd ignore it too.
+const UNKNOWN: &str = "is ignored, because this version of fleet does not know it";
+
+/// Returns the known option that is most similar to an unknown one. An option with a similar name
+/// is probably misspelt. Ignoring it could run a unit without the confinement that it asks for.
+fn nearest(section: &str, name: &str) -> Option<&'static str> {
     let known = directives().filter(|directive| directive.section == section);
-    let help = suggest(name, known.map(|directive| directive.name)).map_or_else(
-        || "remove it, or prefix its name with X-".to_owned(),
-        |near| format!("write {near}="),
-    );
-    format!("is not a systemd option in [{section}]: {help}")
+    suggest(name, known.map(|directive| directive.name))
 }
 
 /// The parts of the environment that compilation depends on.
@@ -333,10 +364,9 @@ fn unknown(section: &str, name: &str) -> String {
 pub struct CompileOptions {
     /// Values of the specifiers. If a unit uses a specifier that has no value, the unit is refused.
     pub specifiers: SpecifierContext,
-    /// Names, without sections, of unsupported options that do not lead to a refusal, because the
-    /// operator accepts their loss. The unit runs without these options, and a remark reports each
-    /// of them.
-    pub accept: BTreeSet<String>,
+    /// Unsupported options that do not lead to a refusal. The unit runs without these options, and
+    /// a remark reports each of them.
+    pub accept: AcceptedOptions,
 }
 
 /// A relation of a unit to another unit.
@@ -360,6 +390,8 @@ pub enum RelationKind {
     Before,
     /// `BindsTo=`.
     BindsTo,
+    /// `Conflicts=`.
+    Conflicts,
     /// `PartOf=`.
     PartOf,
     /// `RequiredBy=`.
@@ -372,21 +404,6 @@ pub enum RelationKind {
     /// `Wants=`.
     Wants,
 }
-
-/// Units that systemd uses to shut down the machine. Most units conflict with some of these by
-/// default. Such a conflict has no effect, because this supervisor never starts these units.
-const SHUTDOWN: [&str; 10] = [
-    "emergency.target",
-    "exit.target",
-    "final.target",
-    "halt.target",
-    "kexec.target",
-    "poweroff.target",
-    "reboot.target",
-    "rescue.target",
-    "shutdown.target",
-    "umount.target",
-];
 
 type Names = Vec<(RelationKind, UnitName)>;
 
@@ -403,7 +420,7 @@ pub(super) fn relations(
         ("Unit", "PartOf") => RelationKind::PartOf,
         ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
         ("Unit", "Wants") => RelationKind::Wants,
-        ("Unit", "Conflicts") => return Some(conflicts(option.value(), expand)),
+        ("Unit", "Conflicts") => RelationKind::Conflicts,
         ("Install", "RequiredBy") => RelationKind::RequiredBy,
         ("Install", "WantedBy" | "UpheldBy") => RelationKind::WantedBy,
         _ => return None,
@@ -427,17 +444,4 @@ fn names(
         text.parse().map_err(|error| format!("cannot be read: {error}"))
     };
     value.split_whitespace().map(name).collect()
-}
-
-fn conflicts(
-    value: &str,
-    expand: &impl Fn(&str) -> Result<String, String>,
-) -> Result<Names, String> {
-    match names(value, expand)?.iter().find(|name| !SHUTDOWN.contains(&name.as_str())) {
-        None => Ok(Names::new()),
-        Some(name) => Err(format!(
-            "names {name}: starting a unit never stops another: remove it, and make sure that no \
-             unit needs both"
-        )),
-    }
 }

@@ -182,7 +182,7 @@ impl Draft {
     ) -> Result<(), String> {
         let run = &mut self.run;
         match name {
-            "Type" => self.service_type = Some(service_type(value)?),
+            "Type" => self.service_type = Some(choice(value, &TYPES)?),
             "RemainAfterExit" => self.remain = flag(value)?,
             "PIDFile" => self.pid_file = pid_file(value, unit)?,
             "NotifyAccess" => self.notify_access = Some(choice(value, &ACCESS)?),
@@ -224,19 +224,7 @@ impl Draft {
     }
 }
 
-fn service_type(value: &str) -> Result<Type, String> {
-    if value == "dbus" {
-        return Err("cannot be dbus, as there is no message bus here: write notify or exec".into());
-    }
-    choice(value, &TYPES)
-}
-
 fn kill_mode(value: &str) -> Result<KillMode, String> {
-    if value == "none" {
-        return Err(
-            "cannot be none, which leaves unsupervised processes behind: write process".to_owned()
-        );
-    }
     read_resettable(value, |value| choice(value, &KILL_MODES)).map(Option::unwrap_or_default)
 }
 

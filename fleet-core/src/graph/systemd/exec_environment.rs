@@ -37,7 +37,10 @@ pub(super) fn apply(
         // Standard output inherits the standard input, which is `/dev/null`.
         "StandardOutput" => it.output = output(value, unit)?.unwrap_or(ExecOutput::Null),
         "StandardError" => it.error = output(value, unit)?,
-        "StandardInput" => choice(value, &[("null", ())])?,
+        "StandardInput" => {
+            let words = ["null", "tty", "tty-fail", "tty-force"].map(|word| (word, ()));
+            choice(value, &words)?;
+        }
         _ => {
             if let Some(limit) = limit_name(name) {
                 it.limits.insert(limit, parse_limit(name, value)?);
@@ -144,7 +147,9 @@ fn output(value: &str, unit: &ValueContext<'_>) -> Result<Option<ExecOutput>, St
         }));
     }
     match value {
-        "journal" | "syslog" => Ok(Some(ExecOutput::Log)),
+        // Units have no terminal, and the log of a unit is its journal.
+        "journal" | "journal+console" | "kmsg" | "kmsg+console" | "syslog" | "syslog+console"
+        | "tty" => Ok(Some(ExecOutput::Log)),
         "null" => Ok(Some(ExecOutput::Null)),
         "inherit" => Ok(None),
         other => Err(format!(

@@ -58,7 +58,8 @@ pub struct LinkedUnits {
 /// is ordered after the target.
 ///
 /// If X does not exist, a unit with `Requires=` or `BindsTo=` for X is refused. All other relations
-/// to a missing unit are ignored with a remark.
+/// to a missing unit are ignored with a remark. A unit with `Conflicts=` for an X that exists is
+/// refused.
 #[must_use]
 pub fn link<'a>(
     compiled: impl IntoIterator<Item = &'a CompiledUnit>,
@@ -175,6 +176,9 @@ impl<'a> Linker<'a> {
 
     fn apply_relation(&mut self, unit: &'a CompiledUnit, relation: &'a Relation) {
         let Some(&from) = self.index.get(unit.unit.name.as_str()) else { return };
+        if relation.kind == RelationKind::Conflicts {
+            return self.check_conflict(from, relation);
+        }
         match self.find(&relation.unit) {
             Resolution::Unit(to) if to == from => {
                 let text = format!("ignores {}, which is the unit itself", relation.unit);
@@ -185,6 +189,19 @@ impl<'a> Linker<'a> {
             Resolution::AssumedActive => self.assume_active(from, relation),
             Resolution::Timer => self.skip_timer(from, relation),
             Resolution::Nowhere => self.drop_or_refuse(from, relation),
+        }
+    }
+
+    /// Refuses a unit that conflicts with another unit of the graph. A conflict with any other unit
+    /// has no effect, because this supervisor never starts that unit.
+    fn check_conflict(&mut self, from: usize, relation: &Relation) {
+        if matches!(self.find(&relation.unit), Resolution::Unit(to) if to != from) {
+            let problem = format!(
+                "names {}, which is run here too: starting a unit never stops another: unload one \
+                 of them",
+                relation.unit
+            );
+            self.refuse(from, relation, RefusalCause::Setting, problem);
         }
     }
 
@@ -231,14 +248,10 @@ impl<'a> Linker<'a> {
 
     fn assume_active(&mut self, from: usize, relation: &Relation) {
         let name = &relation.unit;
-        if relation.kind == RelationKind::PartOf {
-            let problem = format!(
-                "names {name}, which is not run here, so its stop cannot be observed: remove it"
-            );
-            return self.refuse(from, relation, RefusalCause::Setting, problem);
+        if matches!(relation.kind, RelationKind::BindsTo | RelationKind::PartOf) {
+            let text = format!("does not observe stops of {name}, which is not run here");
+            self.remark(from, Some(relation.position.clone()), text);
         }
-        let text = format!("assumes that {name} is active, as configured on this machine");
-        self.remark(from, Some(relation.position.clone()), text);
     }
 
     /// Ignores a relation to a timer, with a remark if it is `PartOf=`. No edge is needed, because
@@ -255,8 +268,8 @@ impl<'a> Linker<'a> {
         let name = &relation.unit;
         if matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requires) {
             let problem = format!(
-                "names {name}, which is not run here: submit it as well, write Wants=, or have \
-                 the operator declare it active"
+                "names {name}, which is not run here: submit it as well, write Wants=, or declare \
+                 it active on the machine: native_external = [\"{name}=up\"]"
             );
             return self.refuse(from, relation, RefusalCause::NotFound, problem);
         }
@@ -266,7 +279,8 @@ impl<'a> Linker<'a> {
 
     fn refuse(&mut self, at: usize, relation: &Relation, cause: RefusalCause, problem: String) {
         let name = self.compiled[at].unit.name.clone();
-        let refusal = UnitRefusal { position: Some(relation.position.clone()), cause, problem };
+        let position = Some(relation.position.clone());
+        let refusal = UnitRefusal { position, cause, group: None, problem };
         self.linked.refused.entry(name).or_default().push(refusal);
     }
 
@@ -378,7 +392,7 @@ impl Relations {
             RelationKind::BindsTo => self.binds = true,
             RelationKind::Requires | RelationKind::RequiredBy => self.requires = true,
             RelationKind::Wants | RelationKind::WantedBy => self.wants = true,
-            RelationKind::PartOf => {}
+            RelationKind::Conflicts | RelationKind::PartOf => {}
         }
     }
 

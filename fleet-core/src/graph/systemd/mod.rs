@@ -8,9 +8,10 @@
 //!
 //! [`compile`] reads a single file. Each option is honoured, ignored with a reason, or refused with
 //! its position, the reason and a remedy. [`support`] returns how an option is handled.
-//! [`CompileOptions`] lists refused options that an operator accepts. [`link`] gets all units and
+//! [`AcceptedOptions`] lists refused options that an operator accepts. [`link`] gets all units and
 //! turns their relations into edges.
 
+mod accept;
 mod compile;
 mod draft;
 mod exec_environment;
@@ -22,9 +23,10 @@ mod timer;
 mod value;
 
 pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
+pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
 pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 pub use link::{ExternalUnits, LinkedUnits, link};
-pub use support::{Support, support};
+pub use support::{Support, Unsupported, support};
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,
     TimerContext, TimerMachine, TimerPhase, TimerState, Trigger, TriggeredUnitState,

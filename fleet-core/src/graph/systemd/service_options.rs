@@ -1,34 +1,61 @@
 //! Support for the options of `[Service]`.
 
-use super::support::Group;
+use super::accept::OptionGroup::{Environment, Lifecycle, Sandboxing};
 use super::support::Support::{Honoured, Ignored, Refused, RefusedUnless};
+use super::support::{Group, Unsupported};
 
 const NO: &[&str] = &["no"];
 
-const ACTION: &str = "is not supported: the supervisor cannot reboot or power off the machine: \
-                      remove it, or run the unit under systemd";
-const BUS: &str = "is not supported: there is no message bus here: remove it, and use Type=notify \
-                   or Type=exec";
-const CONFINES: &str = "is not supported: the native supervisor cannot confine processes in this \
-                        way: remove the option, set it to a neutral value, or run the unit under \
-                        systemd";
-const CREDENTIALS: &str = "is not supported: credentials are not passed to units: remove it, and \
-                           let the program read a file";
-const DIRECTORIES: &str = "is not supported: directories are not created for units: remove it, \
-                           and create them in an ExecStartPre= command such as mkdir -p";
-const DESCRIPTORS: &str = "is not supported: file descriptors are not passed to units: remove it, \
-                           or run the unit under systemd";
-const INPUT: &str = "is not supported: the standard input of units is empty: remove it";
-const LOGGING: &str = "is not supported: the log of a unit holds only lines: remove it";
-const OLD_RESOURCES: &str = "is not supported: it belongs to cgroup v1: write MemoryMax=, \
+const ACTION: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: the supervisor cannot reboot or power off the machine: \
+     remove it, or run the unit under systemd",
+);
+const BUS: Unsupported = Unsupported::new(
+    Environment,
+    "is not supported: there is no message bus here: remove it, and use Type=notify \
+     or Type=exec",
+);
+const CONFINES: Unsupported = Unsupported::new(
+    Sandboxing,
+    "is not supported: the native supervisor cannot confine processes in this \
+     way: remove the option, set it to a neutral value, or run the unit under \
+     systemd",
+);
+const CREDENTIALS: Unsupported = Unsupported::new(
+    Environment,
+    "is not supported: credentials are not passed to units: remove it, and \
+     let the program read a file",
+);
+const DIRECTORIES: Unsupported = Unsupported::new(
+    Environment,
+    "is not supported: directories are not created for units: remove it, \
+     and create them in an ExecStartPre= command such as mkdir -p",
+);
+const DESCRIPTORS: Unsupported = Unsupported::new(
+    Environment,
+    "is not supported: file descriptors are not passed to units: remove it, \
+     or run the unit under systemd",
+);
+const INPUT: Unsupported = Unsupported::new(
+    Environment,
+    "is not supported: the standard input of units is empty: remove it",
+);
+const LOGGING: Unsupported = Unsupported::new(
+    Environment,
+    "is not supported: the log of a unit holds only lines: remove it",
+);
+const OLD_RESOURCES: &str = "has no effect: it belongs to cgroup v1: write MemoryMax=, \
                              CPUWeight= or IOWeight=";
-const RESOURCES: &str = "is not supported: the only supported resource limits are MemoryMax=, \
-                         MemoryHigh=, TasksMax=, CPUWeight=, CPUQuota= and IOWeight=: remove it, \
-                         or run the unit under systemd";
-const SCHEDULING: &str = "is not supported: Nice= is the only supported scheduling option: remove \
-                          it, or prefix the command with chrt, taskset, ionice or numactl";
-const SESSIONS: &str = "is not supported: no session is opened for units: remove it, or run the \
-                        unit under systemd";
+const RESOURCES: &str = "has no effect: the only supported resource limits are MemoryMax=, \
+                         MemoryHigh=, TasksMax=, CPUWeight=, CPUQuota= and IOWeight=";
+const SCHEDULING: &str = "has no effect: Nice= is the only supported scheduling option: prefix the \
+                          command with chrt, taskset, ionice or numactl";
+const SESSIONS: Unsupported = Unsupported::new(
+    Sandboxing,
+    "is not supported: no session is opened for units: remove it, or run the \
+     unit under systemd",
+);
 
 /// `[Service]`.
 pub(super) const SERVICE: &[Group] = &[
@@ -46,64 +73,95 @@ pub(super) const SERVICE: &[Group] = &[
     (
         RefusedUnless(
             &["main"],
-            "is not supported: a service ends with its main process: remove it, and keep the main \
-             process running until the others have exited",
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: a service ends with its main process: remove it, and keep the \
+                 main process running until the others have exited",
+            ),
         ),
         &["ExitType"],
     ),
     (
         RefusedUnless(
             &["continue"],
-            "is not supported: a process killed for lack of memory cannot be told apart from \
-             others that a signal killed: write continue",
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: a process killed for lack of memory cannot be told apart from \
+                 others that a signal killed: write continue",
+            ),
         ),
         &["OOMPolicy"],
     ),
     (
         RefusedUnless(
             &["normal"],
-            "is not supported: every restart includes a stop: write normal, or remove it",
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: every restart includes a stop: write normal, or remove it",
+            ),
         ),
         &["RestartMode"],
     ),
     (
         RefusedUnless(
             &["terminate"],
-            "is not supported: a unit that times out is terminated and then killed: write \
-             terminate",
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: a unit that times out is terminated and then killed: write \
+                 terminate",
+            ),
         ),
         &["TimeoutStartFailureMode", "TimeoutStopFailureMode"],
     ),
     (
         RefusedUnless(
             &["0"],
-            "is not supported: the runtime is not randomized: write only RuntimeMaxSec=",
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: the runtime is not randomized: write only RuntimeMaxSec=",
+            ),
         ),
         &["RuntimeRandomizedExtraSec"],
     ),
     (
         RefusedUnless(
             &["0"],
-            "is not supported: the delay is not randomized: write only RestartSec=",
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: the delay is not randomized: write only RestartSec=",
+            ),
         ),
         &["RestartRandomizedDelaySec"],
     ),
     (
         RefusedUnless(
             NO,
-            "is not supported: a reload runs only ExecReload=: remove it, or set it to no",
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: a reload runs only ExecReload=: remove it, or set it to no",
+            ),
         ),
         &["RefreshOnReload"],
     ),
     (
-        Refused("is not supported: a reload runs only ExecReload=: write the command there"),
+        Refused(Unsupported::new(
+            Lifecycle,
+            "is not supported: a reload runs only ExecReload=: write the command there",
+        )),
         &["ExecReloadPost"],
     ),
-    (Refused("is not supported: units do not survive a new kernel: remove it"), &["LUOSession"]),
     (
-        Refused(
+        Refused(Unsupported::new(
+            Environment,
+            "is not supported: units do not survive a new kernel: remove it",
+        )),
+        &["LUOSession"],
+    ),
+    (
+        Refused(Unsupported::new(
+            Lifecycle,
             "is not supported: a restart stops the unit like any other stop: write KillSignal=",
-        ),
+        )),
         &["RestartKillSignal"],
     ),
     (RefusedUnless(&["0", "no"], DESCRIPTORS), &["FileDescriptorStoreMax"]),
@@ -124,23 +182,20 @@ pub(super) const SERVICE: &[Group] = &[
     (RefusedUnless(NO, DIRECTORIES), &["RuntimeDirectoryPreserve"]),
     (Refused(INPUT), &["StandardInputData", "StandardInputText"]),
     (Refused(LOGGING), &["LogExtraFields", "LogFilterPatterns", "LogNamespace"]),
-    (RefusedUnless(NO, SCHEDULING), &["CPUSchedulingResetOnFork", "MemoryKSM"]),
-    (Refused(SCHEDULING), SCHEDULING_OPTIONS),
+    (Ignored(SCHEDULING), SCHEDULING_OPTIONS),
     (
-        Refused(
+        Refused(Unsupported::new(
+            Environment,
             "is not supported: programs are searched in the default path only: write the path of \
              the program",
-        ),
+        )),
         &["ExecSearchPath"],
     ),
     (RefusedUnless(NO, SESSIONS), &["SetLoginEnvironment"]),
     (Refused(SESSIONS), &["PAMName", "UtmpIdentifier", "UtmpMode"]),
-    (Refused(OLD_RESOURCES), OLD_RESOURCE_OPTIONS),
-    (RefusedUnless(&["infinity"], RESOURCES), MEMORY_OPTIONS),
-    (RefusedUnless(&["system.slice"], RESOURCES), &["Slice"]),
-    (RefusedUnless(NO, RESOURCES), &["CoredumpReceive", "Delegate"]),
-    (RefusedUnless(&["auto"], RESOURCES), &["ManagedOOMMemoryPressure", "ManagedOOMSwap"]),
-    (Refused(RESOURCES), RESOURCE_OPTIONS),
+    (Ignored(OLD_RESOURCES), OLD_RESOURCE_OPTIONS),
+    (Ignored("has no effect, because units have no slices"), &["Slice"]),
+    (Ignored(RESOURCES), RESOURCE_OPTIONS),
 ];
 
 const EXECUTION: &[&str] = &[
@@ -375,9 +430,11 @@ const SCHEDULING_OPTIONS: &[&str] = &[
     "CPUAffinity",
     "CPUSchedulingPolicy",
     "CPUSchedulingPriority",
+    "CPUSchedulingResetOnFork",
     "CoredumpFilter",
     "IOSchedulingClass",
     "IOSchedulingPriority",
+    "MemoryKSM",
     "NUMAMask",
     "NUMAPolicy",
     "TimerSlackNSec",
@@ -394,16 +451,6 @@ const OLD_RESOURCE_OPTIONS: &[&str] = &[
     "StartupCPUShares",
 ];
 
-/// Options for which the value infinity is neutral.
-const MEMORY_OPTIONS: &[&str] = &[
-    "MemorySwapMax",
-    "MemoryZSwapMax",
-    "StartupMemoryHigh",
-    "StartupMemoryMax",
-    "StartupMemorySwapMax",
-    "StartupMemoryZSwapMax",
-];
-
 const RESOURCE_OPTIONS: &[&str] = &[
     "AllowedCPUs",
     "AllowedMemoryNodes",
@@ -411,9 +458,11 @@ const RESOURCE_OPTIONS: &[&str] = &[
     "CPUPressureWatch",
     "CPUQuotaPeriodSec",
     "CPUSetPartition",
+    "CoredumpReceive",
     "DefaultMemoryLow",
     "DefaultMemoryMin",
     "DefaultStartupMemoryLow",
+    "Delegate",
     "DelegateSubgroup",
     "DisableControllers",
     "IODeviceLatencyTargetSec",
@@ -424,19 +473,27 @@ const RESOURCE_OPTIONS: &[&str] = &[
     "IOReadIOPSMax",
     "IOWriteBandwidthMax",
     "IOWriteIOPSMax",
+    "ManagedOOMMemoryPressure",
     "ManagedOOMMemoryPressureDurationSec",
     "ManagedOOMMemoryPressureLimit",
     "ManagedOOMPreference",
+    "ManagedOOMSwap",
     "MemoryLow",
     "MemoryMin",
     "MemoryPressureThresholdSec",
     "MemoryPressureWatch",
+    "MemorySwapMax",
     "MemoryTHP",
+    "MemoryZSwapMax",
     "MemoryZSwapWriteback",
     "OOMRules",
     "StartupAllowedCPUs",
     "StartupAllowedMemoryNodes",
     "StartupCPUWeight",
     "StartupIOWeight",
+    "StartupMemoryHigh",
     "StartupMemoryLow",
+    "StartupMemoryMax",
+    "StartupMemorySwapMax",
+    "StartupMemoryZSwapMax",
 ];

@@ -1,16 +1,18 @@
 //! Support for each systemd option, refusals of units, and remarks on accepted units.
 //!
 //! An option is *ignored* if dropping it does not change the unit's permissions, runtime or
-//! dependencies. Examples are texts for people and options that tune systemd itself. Every other
-//! option that is not honoured is refused, because a unit that asks for confinement must not run
-//! unconfined.
+//! dependencies. Examples are texts for people, limits of resources, and options that tune systemd
+//! itself. Every other option that is not honoured is refused, because a unit that asks for
+//! confinement must not run unconfined, unless the operator accepts that.
 
 use std::fmt;
 
+use OptionGroup::{Environment, Lifecycle, Sandboxing};
 use Support::{Honoured, Ignored, Informational, Refused, RefusedUnless};
 use fleet_unitfile::values::parse_bool;
 use fleet_unitfile::{Location, UnitName};
 
+use super::accept::OptionGroup;
 use super::service_options::SERVICE;
 
 /// The handling of an option.
@@ -22,12 +24,27 @@ pub enum Support {
     Informational,
     /// Ignored with a remark, for this reason.
     Ignored(&'static str),
-    /// Refused unless the value is one of the first texts, which are neutral: dropping the option
-    /// then changes nothing. The second text is the reason for the refusal and includes a remedy.
-    /// The neutral value `no` stands for every spelling of false.
-    RefusedUnless(&'static [&'static str], &'static str),
-    /// Refused for this reason, which includes a remedy.
-    Refused(&'static str),
+    /// Refused unless the value is one of these texts, which are neutral: dropping the option then
+    /// changes nothing. The neutral value `no` stands for every spelling of false.
+    RefusedUnless(&'static [&'static str], Unsupported),
+    /// Refused.
+    Refused(Unsupported),
+}
+
+/// An option that is not supported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unsupported {
+    /// Group of the option, by which an operator can accept its loss.
+    pub group: OptionGroup,
+    /// Reason, with a remedy. It continues a sentence that begins with the option.
+    pub reason: &'static str,
+}
+
+impl Unsupported {
+    pub(super) const fn new(group: OptionGroup, reason: &'static str) -> Self {
+        Self { group, reason }
+    }
 }
 
 /// Options that share one kind of support.
@@ -58,6 +75,26 @@ pub fn support(section: &str, name: &str) -> Option<Support> {
     groups(section).iter().find_map(find)
 }
 
+/// Returns why a value of an honoured option is not supported, if an operator can accept the loss
+/// of the option because of that value.
+pub(super) fn unsupported_value(section: &str, name: &str, value: &str) -> Option<Unsupported> {
+    match (section, name, value) {
+        ("Service", "Type", "dbus") => Some(TYPE_DBUS),
+        ("Service", "KillMode", "none") => Some(KILL_MODE_NONE),
+        _ => None,
+    }
+}
+
+const TYPE_DBUS: Unsupported = Unsupported::new(
+    Environment,
+    "cannot be dbus, as there is no message bus here: write notify or exec",
+);
+
+const KILL_MODE_NONE: Unsupported = Unsupported::new(
+    Lifecycle,
+    "cannot be none, which leaves unsupervised processes behind: write process",
+);
+
 pub(super) fn groups(section: &str) -> &'static [Group] {
     match section {
         "Install" => INSTALL,
@@ -71,35 +108,76 @@ pub(super) fn groups(section: &str) -> &'static [Group] {
 const NO: &[&str] = &["no"];
 const NONE: &[&str] = &["none"];
 
-const ACTION: &str = "is not supported: the supervisor cannot reboot or power off the machine: \
-                      remove it, or run the unit under systemd";
-const CONDITION: &str = "is not supported: only ConditionPathExists=, …PathIsDirectory=, \
-                         …FileNotEmpty=, …FileIsExecutable=, …Host=, …KernelCommandLine= and \
-                         …User= are checked here, and their Assert…=: make the check in an \
-                         ExecCondition= command";
-const FOLLOW_UP: &str = "is not supported: no unit starts because of another unit's result: run \
-                         its commands in ExecStopPost=";
-const JOBS: &str = "is not supported: there are no jobs here: remove it, and limit the start with \
-                    TimeoutStartSec=";
-const MOUNTS: &str = "is not supported: nothing is mounted here: remove it, and check the mount \
-                      in an ExecCondition= command such as mountpoint -q";
-const NO_COMMANDS: &str = "is not supported: units run because they are needed, not by start and \
-                           stop commands: remove it or set it to no";
-const RELOADS: &str = "is not supported: a reload affects one unit only: reload the other unit in \
-                       an ExecReload= command";
-const REQUISITE: &str = "is not supported: required units are always started: write Requires= and \
-                         After=";
-const STOPS: &str =
-    "is not supported: the unit that stops declares it: write PartOf= in the other unit";
-const UPHOLDS: &str = "is not supported: each unit restarts by its own policy: write Wants= here \
-                       and Restart=always in the other unit";
-const CLOCK_CHANGES: &str = "is not supported: a timer elapses only at its scheduled times, and \
-                             follows clock changes: remove it, or run the unit under systemd";
-const WAKING: &str = "is not supported: machines are not woken: remove it; an elapse missed \
-                      during sleep happens on wake-up";
-const DEFERRING: &str = "is not supported: calendar events count from the last elapse: remove it";
-const OFFSETS: &str = "is not supported: calendar events are not shifted as a whole: write \
-                       RandomizedDelaySec= and FixedRandomDelay=yes";
+const ACTION: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: the supervisor cannot reboot or power off the machine: \
+     remove it, or run the unit under systemd",
+);
+const CONDITION: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: only ConditionPathExists=, …PathIsDirectory=, \
+     …FileNotEmpty=, …FileIsExecutable=, …Host=, …KernelCommandLine= and \
+     …User= are checked here, and their Assert…=: make the check in an \
+     ExecCondition= command",
+);
+const FOLLOW_UP: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: no unit starts because of another unit's result: run \
+     its commands in ExecStopPost=",
+);
+const JOBS: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: there are no jobs here: remove it, and limit the start with \
+     TimeoutStartSec=",
+);
+const MOUNTS: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: nothing is mounted here: remove it, and check the mount \
+     in an ExecCondition= command such as mountpoint -q",
+);
+const NO_COMMANDS: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: units run because they are needed, not by start and \
+     stop commands: remove it or set it to no",
+);
+const RELOADS: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: a reload affects one unit only: reload the other unit in \
+     an ExecReload= command",
+);
+const REQUISITE: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: required units are always started: write Requires= and \
+     After=",
+);
+const STOPS: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: the unit that stops declares it: write PartOf= in the other unit",
+);
+const UPHOLDS: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: each unit restarts by its own policy: write Wants= here \
+     and Restart=always in the other unit",
+);
+const CLOCK_CHANGES: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: a timer elapses only at its scheduled times, and \
+     follows clock changes: remove it, or run the unit under systemd",
+);
+const WAKING: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: machines are not woken: remove it; an elapse missed \
+     during sleep happens on wake-up",
+);
+const DEFERRING: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: calendar events count from the last elapse: remove it",
+);
+const OFFSETS: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported: calendar events are not shifted as a whole: write \
+     RandomizedDelaySec= and FixedRandomDelay=yes",
+);
 
 /// `[Unit]`.
 pub(super) const UNIT: &[Group] = &[
@@ -157,7 +235,13 @@ pub(super) const UNIT: &[Group] = &[
         &["RefuseManualStart", "RefuseManualStop", "StopWhenUnneeded"],
     ),
     (
-        RefusedUnless(NO, "is not supported: all units stop with the supervisor: set it to no"),
+        RefusedUnless(
+            NO,
+            Unsupported::new(
+                Lifecycle,
+                "is not supported: all units stop with the supervisor: set it to no",
+            ),
+        ),
         &["SurviveFinalKillSignal"],
     ),
     (Refused(FOLLOW_UP), &["OnFailure", "OnSuccess"]),
@@ -167,7 +251,10 @@ pub(super) const UNIT: &[Group] = &[
     (Refused(UPHOLDS), &["Upholds"]),
     (Refused(MOUNTS), &["RequiresMountsFor"]),
     (
-        Refused("is not supported: units have no namespaces to join: remove it"),
+        Refused(Unsupported::new(
+            Sandboxing,
+            "is not supported: units have no namespaces to join: remove it",
+        )),
         &["JoinsNamespaceOf"],
     ),
     (Refused(CONDITION), UNIT_CONDITIONS),
@@ -292,6 +379,8 @@ pub struct UnitRefusal {
     pub position: Option<OptionPosition>,
     /// Kind of the reason.
     pub cause: RefusalCause,
+    /// Group of the option if the operator can accept its loss.
+    pub group: Option<OptionGroup>,
     /// Problem and remedy.
     pub problem: String,
 }
@@ -323,6 +412,14 @@ pub struct Remark {
     /// Text of the remark. It continues a sentence that begins with the option, such as
     /// `Service.Type is treated as simple`.
     pub text: String,
+}
+
+impl Remark {
+    /// Creates a remark on an option.
+    #[must_use]
+    pub fn new(position: OptionPosition, text: impl Into<String>) -> Self {
+        Self { position, text: text.into() }
+    }
 }
 
 impl OptionPosition {

@@ -71,7 +71,7 @@ fn unsupported_options_are_reported_with_position() {
                WantedBy=multi-user.target\n[Socket]\nListenStream=80\n";
     let db = "[Unit]\nPartOf=web.service\n[Service]\nExecStart=/bin/db\n";
     let output = output(InitSystem::Systemd, &[("a/web.service", web), ("db.service", db)]);
-    insta::assert_snapshot!(output, @"
+    insta::assert_snapshot!(output, @r"
     # from db.service
     unit: db.service
     type: foreground-supervised
@@ -232,8 +232,8 @@ fn unsupported_value_drops_only_the_option() {
     ignore-sigpipe: yes
     memory-max: 1G
     ---
-    - web.service:2:1 Unit.Conflicts names other.service: starting a unit never stops
-        another
+    - web.service:2:1 Unit.Conflicts is not converted: the start of web.service does
+        not stop other.service
     - web.service:6:1 Service.MemoryMax is "10%", a share of the machine
     - web.service:8:1 Service.Restart is "often"
     - web.service:9:1 Service.Nice is "none"

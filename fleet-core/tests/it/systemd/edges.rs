@@ -108,33 +108,31 @@ fn relations_to_external_units() {
         ("e.service", "PartOf=docker.service"),
         ("f.service", "Requires=b.service\nWants=e.service\nAfter=e.service"),
     ]);
-    insta::assert_snapshot!(wrapped(&text), @"
+    insta::assert_snapshot!(wrapped(&text), @r#"
     a.service
     c.service
     d.service
       depends-ms bad.service
+    e.service
     f.service
       depends-ms b.service
+      waits-for e.service
     no b.service: 4:1: Unit.Requires names none.service, which is not run here: submit it
-          as well, write Wants=, or have the operator declare it active
+          as well, write Wants=, or declare it active on the machine: native_external =
+          ["none.service=up"]
     no b.service: 5:1: Unit.BindsTo names gone.socket, which is not run here: submit it
-          as well, write Wants=, or have the operator declare it active
-    no e.service: 4:1: Unit.PartOf names docker.service, which is not run here, so its
-          stop cannot be observed: remove it
+          as well, write Wants=, or declare it active on the machine: native_external =
+          ["gone.socket=up"]
     a.service: 4:1: Unit.After ignores none.service, which is not run here
-    a.service: 4:1: Unit.After assumes that basic.target is active, as configured on this
-          machine
     a.service: 4:1: Unit.After ignores a.service, which is the unit itself
     a.service: 5:1: Unit.Wants ignores none.service, which is not run here
     a.service: 5:1: Unit.Wants ignores bad.service, which was refused
-    c.service: 4:1: Unit.Requires assumes that docker.service is active, as configured on
-          this machine
     c.service: 5:1: Unit.PartOf ignores none.service, which is not run here
-    c.service: 6:1: Unit.After assumes that docker.service is active, as configured on
-          this machine
     d.service: 4:1: Unit.Requires blocks the unit, because bad.service was refused
+    e.service: 4:1: Unit.PartOf does not observe stops of docker.service, which is not
+          run here
     with b.service stops f.service
-    ");
+    "#);
 }
 
 #[test]
@@ -233,4 +231,23 @@ fn the_order_of_units_does_not_matter() {
     let there = output(&link(&units, &outside()));
     units.reverse();
     assert_eq!(output(&link(&units, &outside())), there);
+}
+
+#[test]
+fn conflicting_units_are_refused_only_together() {
+    let file = |conflict: &str| {
+        format!("[Unit]\nConflicts=shutdown.target {conflict}\n[Service]\nExecStart=/bin/true\n")
+    };
+    let (a, b) = (file("b.service absent.service"), file("none.service"));
+    let alone = compiled("a.service", &a).unwrap();
+    let both = [alone.clone(), compiled("b.service", &b).unwrap()];
+    let external = ExternalUnits::default();
+    assert_eq!(link(&[alone], &external).refused.len(), 0);
+    let linked = link(&both, &external);
+    let refused: Vec<String> = linked.refused.values().flatten().map(ToString::to_string).collect();
+    assert_eq!(linked.units.len(), 1);
+    insta::assert_snapshot!(wrapped(&refused.join("\n")), @r"
+    2:1: Unit.Conflicts names b.service, which is run here too: starting a unit never
+          stops another: unload one of them
+    ");
 }

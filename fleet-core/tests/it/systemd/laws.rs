@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use fleet_core::graph::systemd::{
-    ExternalUnits, OptionPosition, RefusalCause, Support, UnitRefusal, compile, link, support,
+    ExternalUnits, OptionPosition, RefusalCause, Support, UnitRefusal, Unsupported, compile, link,
+    support,
 };
 use fleet_unitfile::check::directives;
 use fleet_unitfile::{UnitFile, UnitName, strategies};
@@ -103,7 +104,7 @@ struct Impossible {
     section: &'static str,
     name: &'static str,
     value: String,
-    why: &'static str,
+    why: Unsupported,
 }
 
 fn impossible() -> impl Strategy<Value = Impossible> {
@@ -198,8 +199,12 @@ proptest! {
         let option = format!("{section}.{name}");
         let line = before.matches('\n').count() + 2;
         let place = OptionPosition { line, column: 1, option };
-        let problem = why.to_owned();
-        let expected = UnitRefusal { position: Some(place), cause: RefusalCause::Setting, problem };
+        let expected = UnitRefusal {
+            position: Some(place),
+            cause: RefusalCause::Setting,
+            group: Some(why.group),
+            problem: why.reason.to_owned(),
+        };
         prop_assert!(refusals.all.contains(&expected), "{text}{refusals}");
         prop_assert!(!sound || refusals.all.len() == 1, "{text}{refusals}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::graph::systemd::{CompiledUnit, Support, compile, support};
+use fleet_core::graph::systemd::{CompiledUnit, Support, Unsupported, compile, support};
 use fleet_unitfile::UnitFile;
 use fleet_unitfile::check::directives;
 
@@ -60,16 +60,16 @@ fn every_option_has_one_support_entry() {
     insta::assert_snapshot!(wrapped(&format!("{}\nall: {total}", output.join("\n"))), @r"
     aside: 1
     honoured: 113
-    inert: 37
-    refused: 171
-    refused unless it asks for nothing: 125
+    inert: 101
+    refused: 120
+    refused unless it asks for nothing: 112
     all: 447
     ");
 }
 
 /// Returns the reason without the common prefix.
-fn reason(why: &str) -> &str {
-    why.strip_prefix("is not supported: ").unwrap_or(why)
+fn reason(why: Unsupported) -> &'static str {
+    why.reason.strip_prefix("is not supported: ").unwrap_or(why.reason)
 }
 
 /// Formats the table of all options as in the init page.
@@ -85,9 +85,9 @@ fn table() -> String {
                     let words: Vec<String> = neutral.iter().map(|it| format!("`{it}`")).collect();
                     words.join(" or ").replace("``", "empty")
                 };
-                (3, format!("refused, unless {neutral}: {}", reason(why)))
+                (3, format!("refused (`{}`), unless {neutral}: {}", why.group, reason(why)))
             }
-            Support::Refused(why) => (4, format!("refused: {}", reason(why))),
+            Support::Refused(why) => (4, format!("refused (`{}`): {}", why.group, reason(why))),
         };
         let section = SECTIONS.iter().position(|known| *known == section);
         let key = (section.expect("it is one of them"), order, words);
@@ -129,7 +129,7 @@ fn ignored_options_are_remarked_and_have_no_effect() {
 fn refused_options_name_line_reason_and_remedy() {
     for (section, name, support) in all() {
         let (Support::Refused(why) | Support::RefusedUnless(_, why)) = support else { continue };
-        let unit = of_section(section);
+        let (unit, why) = (of_section(section), why.reason);
         let refusals =
             compiled(unit, &file(section, name, "something")).expect_err("it is refused");
         let expected = format!("{unit}:2:1: {section}.{name} {why}");
@@ -220,39 +220,46 @@ fn accepted_options_are_ignored_with_a_remark() {
     let text = "[Service]\nExecStart=/bin/true\nPrivateTmp=yes\nKillMode=none\nNice=50\n";
     let unit_file = UnitFile::parse(text).unwrap();
     let name = "a.service".parse().unwrap();
-    let accept = ["PrivateTmp", "KillMode"].map(str::to_owned);
-    let mut site = fleet_core::graph::systemd::CompileOptions { accept: accept.into(), ..site() };
+    let mut site = site();
+    ["sandboxing", "KillMode"].iter().for_each(|name| site.accept.add(name).unwrap());
     assert_eq!(compile(&name, &unit_file, &site).unwrap_err().all.len(), 1, "Nice is left");
-    site.accept.insert("Nice".to_owned());
+    site.accept.add("Nice").unwrap();
     let accepted = compile(&name, &unit_file, &site).expect("it is accepted");
     let plain = compiled("a.service", "[Service]\nExecStart=/bin/true\n").unwrap();
     assert_eq!(accepted.unit, plain.unit);
     let output: Vec<String> = accepted.remarks.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
-    3:1: Service.PrivateTmp is ignored, as accepted by the operator of this machine; it
-          is not supported: the native supervisor cannot confine processes in this way:
-          remove the option, set it to a neutral value, or run the unit under systemd
-    4:1: Service.KillMode is ignored, as accepted by the operator of this machine; it
-          cannot be none, which leaves unsupervised processes behind: write process
-    5:1: Service.Nice is ignored, as accepted by the operator of this machine; it is
-          "50": write a whole number from -20 to 19
+    3:1: Service.PrivateTmp is ignored, as this machine accepts; it is not supported: the
+          native supervisor cannot confine processes in this way: remove the option, set
+          it to a neutral value, or run the unit under systemd
+    4:1: Service.KillMode is ignored, as this machine accepts; it cannot be none, which
+          leaves unsupervised processes behind: write process
+    5:1: Service.Nice is ignored, as this machine accepts; it is "50": write a whole
+          number from -20 to 19
     "#);
 }
 
 #[test]
-fn unknown_options_get_a_suggestion() {
+fn misspelt_options_are_refused_with_a_suggestion() {
     let text = "[Unit]\nX-Mine=1\n[Service]\nExecStrat=/bin/true\nColour=blue\n\
                 ExecStart=/bin/true\n[Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\n\
                 OnBootSec=1\n";
     let refusals = compiled("a.service", text).expect_err("it is refused");
-    insta::assert_snapshot!(wrapped(&refusals.to_string()), @"
+    insta::assert_snapshot!(wrapped(&refusals.to_string()), @r"
     a.service:4:1: Service.ExecStrat is not a systemd option in [Service]: write
           ExecStart=
-    a.service:5:1: Service.Colour is not a systemd option in [Service]: remove it, or
-          prefix its name with X-
     a.service:8:1: Socket.ListenStream is in [Socket], which has no meaning in a .service
           unit: remove it
     a.service:12:1: Timer.OnBootSec is in [Timer], which has no meaning in a .service
           unit: remove it
     ");
+}
+
+#[test]
+fn unknown_options_are_ignored_with_a_remark() {
+    let text = "[Service]\nColour=blue\nExecStart=/bin/true\n";
+    let compiled = compiled("a.service", text).expect("it is accepted");
+    let output: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
+    let expected = "2:1: Service.Colour is ignored, because this version of fleet does not know it";
+    assert_eq!(output, [expected]);
 }

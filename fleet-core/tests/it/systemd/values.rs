@@ -271,7 +271,7 @@ const REFUSED_AROUND: &[&str] = &[
     "UMask=9",
     "IgnoreSIGPIPE=perhaps",
     "Nice=20",
-    "StandardOutput=tty",
+    "StandardOutput=socket",
     "StandardOutput=file:here",
     "StandardInput=socket",
     "LimitNOFILE=9:8",
@@ -347,10 +347,10 @@ fn exec_environment_refusals_have_a_remedy() {
     3:1: Service.UMask is "9": write an octal number from 0 to 0777
     3:1: Service.IgnoreSIGPIPE is "perhaps": write yes or no
     3:1: Service.Nice is "20": write a whole number from -20 to 19
-    3:1: Service.StandardOutput is "tty": write journal, null, inherit, or file:, append:
-          or truncate: and a path
+    3:1: Service.StandardOutput is "socket": write journal, null, inherit, or file:,
+          append: or truncate: and a path
     3:1: Service.StandardOutput has the relative path "here": write an absolute path
-    3:1: Service.StandardInput is "socket": write null
+    3:1: Service.StandardInput is "socket": write null, tty, tty-fail or tty-force
     3:1: Service.LimitNOFILE is "9:8": write the soft limit first; it must not exceed the
           hard limit
     3:1: Service.LimitNOFILE is "many": write a number or infinity, or two with a colon

@@ -17,7 +17,7 @@ pub(crate) fn spec(service: &str) -> Arc<InitUnit> {
     let host = HostCapabilities::for_test(true);
     let name = "a.service".parse().expect("the name is well formed");
     let compiled = compile(&name, &file.expect("it is well formed"), &host);
-    compiled.expect("it is supported").unit.unit
+    compiled.expect("it is supported").unit
 }
 
 /// A service with scripted processes.

@@ -399,7 +399,7 @@ mod tests {
     fn another_file(supervisor: &Supervisor, unit: &UnitName) -> LoadedUnit {
         let text = "[Service]\nExecStart=/bin/sleep 1001\n";
         let file = UnitFile::parse(text).expect("it is well formed");
-        let compiled = compile(unit, &file, &supervisor.host).expect("it is supported").unit;
+        let compiled = compile(unit, &file, &supervisor.host).expect("it is supported");
         LoadedUnit::new(unit.clone(), file.hash(), start(1), Definition::Valid(Box::new(compiled)))
     }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::graph::systemd::{CompileOptions, CompiledUnit, compile};
+use fleet_core::graph::systemd::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 use fleet_core::graph::{
     ActionKind, Activity, EventKind, Incarnation, Name, ObservedUnit, Phase, Target, UnitAction,
 };
@@ -30,12 +30,76 @@ use crate::native::run::machine::state::{RunState, ServicePhase};
 pub(super) struct ExternalRegistry {
     assumed_active: BTreeSet<UnitName>,
     probed: BTreeMap<Name, (External, CompiledUnit)>,
+    /// Well-known units that are probed as soon as a unit requires them.
+    well_known: BTreeMap<UnitName, External>,
 }
+
+/// Units of systemd that are active on any machine that is up.
+const STANDARD_UNITS: [&str; 36] = [
+    "-.mount",
+    "-.slice",
+    "basic.target",
+    "cryptsetup.target",
+    "default.target",
+    "first-boot-complete.target",
+    "getty.target",
+    "graphical.target",
+    "integritysetup.target",
+    "local-fs-pre.target",
+    "local-fs.target",
+    "machines.target",
+    "multi-user.target",
+    "network-online.target",
+    "network-pre.target",
+    "network.target",
+    "nss-lookup.target",
+    "nss-user-lookup.target",
+    "paths.target",
+    "remote-cryptsetup.target",
+    "remote-fs-pre.target",
+    "remote-fs.target",
+    "remote-veritysetup.target",
+    "rpcbind.target",
+    "slices.target",
+    "sockets.target",
+    "swap.target",
+    "sysinit.target",
+    "system.slice",
+    "systemd-journald.service",
+    "systemd-journald.socket",
+    "time-set.target",
+    "time-sync.target",
+    "timers.target",
+    "user.slice",
+    "veritysetup.target",
+];
+
+/// Well-known units that often run outside of fleet, with the sockets that show that they are up.
+const WELL_KNOWN: [(&str, &str); 8] = [
+    ("containerd.service", "/run/containerd/containerd.sock"),
+    ("crio.service", "/run/crio/crio.sock"),
+    ("dbus.service", "/run/dbus/system_bus_socket"),
+    ("dbus.socket", "/run/dbus/system_bus_socket"),
+    ("docker.service", "/run/docker.sock"),
+    ("docker.socket", "/run/docker.sock"),
+    ("podman.service", "/run/podman/podman.sock"),
+    ("podman.socket", "/run/podman/podman.sock"),
+];
 
 impl ExternalRegistry {
     pub(super) fn new(all: BTreeMap<UnitName, External>) -> Self {
-        let mut externals = Self::default();
+        let name = |text: &str| UnitName::parse(text).expect("it is the name of a unit");
+        let mut externals = Self {
+            assumed_active: STANDARD_UNITS.into_iter().map(name).collect(),
+            well_known: WELL_KNOWN
+                .into_iter()
+                .map(|(unit, path)| (name(unit), External::Path(path.into())))
+                .collect(),
+            ..Self::default()
+        };
         for (unit, external) in all {
+            externals.assumed_active.remove(&unit);
+            externals.well_known.remove(&unit);
             if external == External::Up {
                 externals.assumed_active.insert(unit);
             } else {
@@ -43,6 +107,19 @@ impl ExternalRegistry {
             }
         }
         externals
+    }
+
+    /// Adds the well-known units among those that a loaded unit requires. They are probed from then
+    /// on.
+    pub(super) fn require<'a>(&mut self, relations: impl IntoIterator<Item = &'a Relation>) {
+        for relation in relations {
+            let is_required =
+                matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requires);
+            if is_required && let Some(external) = self.well_known.remove(&relation.unit) {
+                let unit = &relation.unit;
+                self.probed.insert(name_of(unit), (external, stand_in(unit)));
+            }
+        }
     }
 
     /// Returns the units that always count as up.

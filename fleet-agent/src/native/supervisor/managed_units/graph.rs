@@ -16,7 +16,7 @@ use fleet_unitfile::UnitName;
 
 use super::super::core::Core;
 use super::external::{External, ExternalRegistry};
-use super::status::{Definition, LoadedUnits, name_of};
+use super::status::{Definition, LoadedUnit, LoadedUnits, name_of};
 use crate::native::run::adopt::stop_only_definition;
 
 /// Delay between a change of a unit file and the rebuilding of the graph. Changes made during this
@@ -49,6 +49,18 @@ impl LoadedGraph {
     ) -> Self {
         let externals = ExternalRegistry::new(externals);
         Self { externals, max_starting, ..Self::default() }
+    }
+
+    /// Adds the well-known external units that one of these units requires.
+    pub(super) fn require_externals<'a>(
+        &mut self,
+        units: impl IntoIterator<Item = &'a LoadedUnit>,
+    ) {
+        for loaded in units {
+            if let Definition::Valid(compiled) = &loaded.definition {
+                self.externals.require(&compiled.relations);
+            }
+        }
     }
 
     pub(super) fn externals(&self) -> &ExternalRegistry {
@@ -176,6 +188,7 @@ impl LoadedGraph {
     /// unit that is left out.
     fn build(&mut self, loaded_units: &mut LoadedUnits, busy: &BTreeSet<Name>) -> Graph {
         (self.is_stale, self.due) = (false, None);
+        self.require_externals(loaded_units.values());
         let mut out: BTreeMap<Name, String> = BTreeMap::new();
         loop {
             let mut linked = self.link(loaded_units, &out);

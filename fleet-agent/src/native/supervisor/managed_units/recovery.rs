@@ -2,12 +2,13 @@
 //! running processes and timers. `supervisor/recovery.rs` recovers units of files, and lists the
 //! differences.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::systemd::AcceptedOptions;
 use fleet_core::graph::{
     DerivedState, Graph, Incarnation, InitState, Name, Observation, ObservedUnit, Settings, Target,
 };
@@ -34,7 +35,7 @@ use crate::native::supervisor::command::{SupervisorConfig, io_error};
 
 /// Configuration of managed units, in addition to that of any supervisor.
 pub(in crate::native) struct ManagedUnitsConfig {
-    pub(in crate::native) accept: BTreeSet<String>,
+    pub(in crate::native) accept: AcceptedOptions,
     pub(in crate::native) external: BTreeMap<UnitName, External>,
     pub(in crate::native) max_starting: Option<NonZeroU32>,
 }
@@ -107,6 +108,7 @@ impl ManagedUnits {
         for (timer, stored) in &timers {
             self.recover_timer(timer, stored, host);
         }
+        self.graph.require_externals(recovered.iter().map(|unit| &unit.loaded));
         let up = self.graph.externals().find_up(&*context.clock).await;
         self.resume_all(core, recovered, up);
         self.timers.resume(was_shutting_down);
@@ -119,7 +121,7 @@ impl ManagedUnits {
         let file = UnitFile::parse_collecting(&stored.0).0;
         let compiled = compile(timer, &file, host);
         let definition = match &compiled {
-            Ok(compiled) => compiled.unit.timer.as_ref(),
+            Ok(compiled) => compiled.timer.as_ref(),
             Err(bad) => {
                 let (line, problem) = (bad.line, &bad.problem);
                 let text = "cannot start a timer: the saved unit file is invalid";
@@ -128,7 +130,7 @@ impl ManagedUnits {
             }
         };
         if let Ok(compiled) = &compiled {
-            self.graph.insert_timer(timer, &compiled.unit.relations);
+            self.graph.insert_timer(timer, &compiled.relations);
         }
         if let Err(error) = self.timers.recover(timer, file.hash(), definition, stored) {
             tracing::error!(
@@ -300,7 +302,7 @@ fn recover_unit(
             );
             Definition::Invalid(bad.problem)
         },
-        |compiled| Definition::Valid(Box::new(compiled.unit)),
+        |compiled| Definition::Valid(Box::new(compiled)),
     );
     let loaded = LoadedUnit::new(unit.clone(), file.hash(), requested, definition);
     let mut entry = SupervisedUnit::new(context, &name)?;

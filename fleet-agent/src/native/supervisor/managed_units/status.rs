@@ -12,6 +12,7 @@ use fleet_core::unit::LoadState;
 use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 
+use super::super::compile::ignored_options;
 use super::super::units::SupervisedUnit;
 use super::waiters::hit_start_limit;
 use crate::ManagedUnit;
@@ -159,6 +160,14 @@ pub(in super::super) enum Definition {
 }
 
 impl LoadedUnit {
+    /// Returns the options of the unit file that are not honoured, each with its line.
+    pub(super) fn ignored_options(&self) -> Vec<String> {
+        match &self.definition {
+            Definition::Valid(compiled) => ignored_options(compiled),
+            Definition::Invalid(_) => Vec::new(),
+        }
+    }
+
     /// Creates the entry of a unit that is being loaded.
     pub(in super::super) fn new(
         unit: UnitName,
@@ -217,11 +226,11 @@ pub(in super::super) fn name_of(unit: &UnitName) -> Name {
 
 #[cfg(test)]
 pub(in super::super) mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
     use std::time::Duration;
 
     use fleet_core::graph::Name;
+    use fleet_core::graph::systemd::AcceptedOptions;
     use fleet_core::{Epoch, Generation};
     use fleet_unitfile::UnitFile;
     use rustix::process::{Pid, Signal, kill_process};
@@ -273,7 +282,7 @@ pub(in super::super) mod tests {
 
     pub(in super::super::super) async fn open(home: &Path) -> SupervisorHandle {
         let managed = ManagedUnitsConfig {
-            accept: BTreeSet::new(),
+            accept: AcceptedOptions::default(),
             external: BTreeMap::new(),
             max_starting: None,
         };

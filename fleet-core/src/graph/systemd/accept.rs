@@ -1,0 +1,109 @@
+//! Options that an operator accepts to lose: units run without them, and a remark reports each.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use fleet_unitfile::check::directives;
+use fleet_unitfile::spelling::suggest;
+
+/// A group of unsupported options that have the same kind of effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OptionGroup {
+    /// Options that confine processes or change their privileges.
+    Sandboxing,
+    /// Options that provide something to processes, such as directories, descriptors and
+    /// credentials.
+    Environment,
+    /// Options that decide when a unit starts and stops, such as conditions and dependencies.
+    Lifecycle,
+}
+
+impl OptionGroup {
+    /// All groups.
+    pub const ALL: [Self; 3] = [Self::Sandboxing, Self::Environment, Self::Lifecycle];
+
+    /// Returns the name that an operator writes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sandboxing => "sandboxing",
+            Self::Environment => "environment",
+            Self::Lifecycle => "lifecycle",
+        }
+    }
+}
+
+impl fmt::Display for OptionGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The unsupported options that an operator accepts to lose. The default is none.
+///
+/// ```
+/// use fleet_core::graph::systemd::AcceptedOptions;
+///
+/// let mut accepted = AcceptedOptions::default();
+/// accepted.add("sandboxing")?;
+/// accepted.add("BusName")?;
+/// let error = accepted.add("PrivatTmp").unwrap_err().to_string();
+/// assert!(error.ends_with("write PrivateTmp"), "{error}");
+/// # Ok::<(), fleet_core::graph::systemd::UnknownOption>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AcceptedOptions {
+    groups: BTreeSet<OptionGroup>,
+    /// Names without sections.
+    options: BTreeSet<String>,
+}
+
+/// A name that is neither a group of options nor an option of systemd.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is neither an option of systemd nor a group of options: write {remedy}")]
+pub struct UnknownOption {
+    name: String,
+    remedy: String,
+}
+
+impl AcceptedOptions {
+    /// Accepts every unsupported option.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { groups: OptionGroup::ALL.into(), options: BTreeSet::new() }
+    }
+
+    /// Adds a group or an option by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with the most similar name if there is no such group or option.
+    pub fn add(&mut self, name: &str) -> Result<(), UnknownOption> {
+        if let Some(group) = OptionGroup::ALL.into_iter().find(|group| group.name() == name) {
+            self.groups.insert(group);
+            return Ok(());
+        }
+        if directives().any(|directive| directive.name == name) {
+            self.options.insert(name.to_owned());
+            return Ok(());
+        }
+        let groups = OptionGroup::ALL.map(OptionGroup::name);
+        let known = directives().map(|directive| directive.name).chain(groups);
+        let remedy = suggest(name, known)
+            .map_or_else(|| format!("an option or one of {}", groups.join(", ")), str::to_owned);
+        Err(UnknownOption { name: name.to_owned(), remedy })
+    }
+
+    /// Adds an option by a name that is not checked.
+    #[cfg(feature = "convert")]
+    pub(crate) fn insert(&mut self, option: &str) {
+        self.options.insert(option.to_owned());
+    }
+
+    /// Returns whether the loss of an option is accepted. `group` is the group of the option;
+    /// `None` if only its name can be accepted.
+    #[must_use]
+    pub fn contains(&self, option: &str, group: Option<OptionGroup>) -> bool {
+        self.options.contains(option) || group.is_some_and(|group| self.groups.contains(&group))
+    }
+}
