@@ -45,8 +45,8 @@ use crate::{
 ///   groups. Their controllers have to be delegated to this daemon alone. Without them, the limits
 ///   are ignored with a remark, and so are a negative `Nice=` and `OOMScoreAdjust=` without root.
 /// - `User=` and `Group=` can name any account if the daemon runs as root, and otherwise only the
-///   daemon's own account. The prefixes `+`, `!` and `!!` are accepted if they change nothing.
-///   Otherwise the unit is refused, or runs as the daemon's own user if the operator accepts that.
+///   daemon's own account. The prefixes `+` and `!` of commands need root. Without it, the unit is
+///   refused, or runs as the daemon's own user if the operator accepts that.
 ///
 /// Units do not inherit the daemon's own environment variables. A requested start resets the
 /// counter for `StartLimitBurst=`, but a start by a timer does not.

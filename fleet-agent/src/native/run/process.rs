@@ -70,7 +70,11 @@ pub(crate) fn spawn(
         name: words.next().unwrap_or_default(),
         arguments: words.collect(),
         outputs: outputs(exec_env, log)?,
-        setup: ChildSetup { identity: rights(&identity), start, ..setup(exec_env) },
+        setup: ChildSetup {
+            identity: rights(&identity).filter(|_| !command.privileged),
+            start,
+            ..setup(exec_env)
+        },
         environment,
     };
     let started = match group.zip(settings) {

@@ -294,21 +294,11 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
         .map(|problem| unsupported("Group", problem, |run| run.exec_environment.group = None));
     let mut all: Vec<Unsupported> = user_problem.into_iter().chain(group_problem).collect();
     for (name, list) in command_lists(run) {
-        if !list.iter().any(|command| command.privileged) {
-            continue;
+        if !host.root && list.iter().any(|command| command.privileged) {
+            let problem = "is not allowed: the prefixes \"+\" and \"!\" need root, but fleet does \
+                           not run as root: remove them";
+            all.push(unsupported(name, problem.to_owned(), remove_privileges));
         }
-        let problem = match (host.root, user.is_some() || group.is_some()) {
-            (true, false) => continue,
-            (false, _) => {
-                "is not allowed: the prefixes \"+\" and \"!\" need root, but fleet does not run as \
-                 root: remove them"
-            }
-            (true, true) => {
-                "is not allowed: the prefixes \"+\" and \"!\" cannot be combined with another \
-                 user or group here: remove one of them"
-            }
-        };
-        all.push(unsupported(name, problem.to_owned(), remove_privileges));
     }
     all
 }

@@ -60,7 +60,6 @@ fn wrapped(texts: &[String]) -> String {
 
 /// Settings that this supervisor refuses.
 const REFUSED: &[&str] = &[
-    "User=nobody\nExecStop=+/bin/true",
     "PrivateTmp=yes",
     "PrivateTmp=yes\nUMask=9\nProtectHome=yes\n[Unit]\nOnFailure=a.service",
     "PrivatTmp=yes",
@@ -70,9 +69,6 @@ const REFUSED: &[&str] = &[
 fn unsupported_option_is_refused_with_its_line() {
     let messages: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    4: ExecStop= is not allowed: the prefixes "+" and "!" cannot be combined with another
-       user or group here: remove one of them, or set native_accept = ["sandboxing"] to
-       run without it
     3: PrivateTmp= is not supported: the native supervisor cannot confine processes in
        this way: remove the option, set it to a neutral value, or run the unit under
        systemd, or set native_accept = ["sandboxing"] to run without it
@@ -187,8 +183,7 @@ fn unsupported_stanza_keys_are_named() {
     let all: Vec<String> = [true, false].map(|root| messages(root, asks).expect("it asks")).into();
     insta::assert_snapshot!(wrapped(&all), @r#"
     tasks-max needs the cgroup controller pids, which is not delegated here: delegate it
-       to fleet alone, or remove the option; exec-stop is not allowed: the prefixes "+"
-       and "!" cannot be combined with another user or group here: remove one of them
+       to fleet alone, or remove the option
     nice needs root: remove it, or run fleet as root; tasks-max needs the cgroup
        controller pids, which is not delegated here: delegate it to fleet alone, or
        remove the option; user is "nobody", but fleet runs as the user "me" and may not

@@ -106,6 +106,13 @@ async fn other_user_if_permitted() {
         bench.run("a.service", service).await;
         let lines = bench.log("a.service").await;
         assert_eq!((lines[0].as_str(), lines[2].as_str()), ("nobody", "nobody"));
+        let id = "/bin/sh -c 'id -un; id -gn'";
+        let prefixed =
+            format!("{service}ExecStartPre=+{id}\nExecStartPre=!{id}\nExecStartPre=!!{id}\n");
+        bench.run("p.service", &prefixed).await;
+        let lines = bench.log("p.service").await;
+        let group = lines[1].as_str();
+        assert_eq!(lines[..5], ["root", group, "root", group, "nobody"]);
         bench.load("b.service", "ExecStart=/bin/true\nUser=no-such-user\n").await;
         let error = bench.start("b.service").await.expect_err("there is no such user");
         assert!(error.to_string().contains("no-such-user"), "{error}");

@@ -41,7 +41,7 @@ pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) ->
         arguments: words.collect(),
         ignore_failure: line.ignores_failure(),
         verbatim,
-        privileged: line.privileges() != Privileges::Unit,
+        privileged: matches!(line.privileges(), Privileges::Full | Privileges::KeepUser),
     })
 }
 

@@ -160,7 +160,8 @@ pub struct Command {
     pub ignore_failure: bool,
     /// Whether `$` is an ordinary character in the arguments (`:`).
     pub verbatim: bool,
-    /// Whether the command keeps the privileges of the supervisor (`+`, `!`, `!!`).
+    /// Whether the command keeps the user and groups of the supervisor (`+`, `!`). The prefix `!!`
+    /// changes nothing, because it is for kernels without ambient capabilities.
     pub privileged: bool,
 }
 

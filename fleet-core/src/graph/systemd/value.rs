@@ -165,7 +165,7 @@ fn command(line: &CommandLine, unit: &ValueContext<'_>) -> Result<Command, Strin
         arguments: words.collect(),
         ignore_failure: line.ignores_failure(),
         verbatim: !line.expands_variables(),
-        privileged: line.privileges() != Privileges::Unit,
+        privileged: matches!(line.privileges(), Privileges::Full | Privileges::KeepUser),
         program,
     })
 }
