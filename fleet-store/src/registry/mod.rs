@@ -5,16 +5,19 @@
 //!
 //! Concurrent operations on units are merged into one transaction. Nevertheless, each of them can
 //! be refused separately.
+//!
+//! A store has a lineage: the identity of its history.
 
 mod destroy;
 mod error;
 mod group_commit;
 mod leadership;
-mod lineage;
 mod presence;
 mod units;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +25,8 @@ use fleet_core::rebalancing::{RebalanceLimits, Rebalancing};
 use fleet_core::{Epoch, Intent, MachineId, Revision};
 
 use crate::codec::{
-    decode_rebalancing, encode_intent, encode_lineage, encode_rebalancing, encode_text,
+    decode_lineage, decode_rebalancing, encode_intent, encode_lineage, encode_rebalancing,
+    encode_text,
 };
 use crate::transfer::Export;
 use crate::{Commit, Condition, Entry, Layout, LeaseId, Store, StoreError, Transaction};
@@ -37,7 +41,6 @@ pub(crate) use leadership::RESTORE_JUMP;
 pub use leadership::{
     AdoptedUnit, Leadership, PlacementWrites, RebalanceUpdate, RemovePlacement, SetPlacement,
 };
-pub use lineage::{Lineage, LineageError};
 pub use presence::{MachineRecord, Presence};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
@@ -179,7 +182,7 @@ impl Registry {
         }
         let (found, revision) = self.get(&Key::Lineage).await?;
         let Some(found) = found else { return Err(RegistryError::NoLineage) };
-        let lineage = lineage::read(&found)?;
+        let lineage = read_lineage(&found)?;
         let Some(next) = raised_epoch_base(past, lineage.epoch_base() + revision.0)? else {
             return Ok(());
         };
@@ -205,14 +208,14 @@ impl Registry {
     /// Returns the [epoch base](Self::epoch_base), and the condition that it is unchanged.
     pub(super) async fn epoch_base_condition(&self) -> Result<(u64, Condition), RegistryError> {
         let (found, _) = self.get(&Key::Lineage).await?;
-        let lineage = found.as_ref().map(lineage::read).transpose()?;
+        let lineage = found.as_ref().map(read_lineage).transpose()?;
         let same = unchanged(&self.key(&Key::Lineage), found.as_ref());
         Ok((lineage.map_or(0, |lineage| lineage.epoch_base()), same))
     }
 
     async fn stored_lineage(&self) -> Result<Option<Lineage>, RegistryError> {
         let (found, _) = self.get(&Key::Lineage).await?;
-        found.as_ref().map(lineage::read).transpose()
+        found.as_ref().map(read_lineage).transpose()
     }
 
     /// Applies all changes in one step. If several changes have the same machine and key, the last
@@ -377,8 +380,8 @@ impl Registry {
     }
 }
 
-impl std::fmt::Debug for Registry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("layout", &self.layout).finish_non_exhaustive()
     }
 }
@@ -389,4 +392,89 @@ fn unchanged(key: &str, found: Option<&Entry>) -> Condition {
         Some(entry) => Condition::modified_at(key, entry.modified),
         None => Condition::absent(key),
     }
+}
+
+/// Identity of an unbroken history of revisions. The first daemon of a store creates it, and
+/// restoring a backup starts a new lineage. Revisions can be compared only within one lineage.
+///
+/// In contrast, epochs and generations must stay comparable across lineages, because agents
+/// remember them. An epoch or generation is therefore the sum of a revision and the lineage's
+/// [epoch base](Self::epoch_base).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lineage {
+    id: Box<str>,
+    epoch_base: u64,
+    predecessor: Option<Box<str>>,
+}
+
+/// Error for text that is not a lineage.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a lineage (identity of a store): use 1 to 64 letters, digits or \"-\"")]
+pub struct LineageError(String);
+
+impl FromStr for Lineage {
+    type Err = LineageError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        if text.is_empty() || text.len() > 64 || !text.bytes().all(allowed) {
+            return Err(LineageError(text.to_owned()));
+        }
+        Ok(Self { id: text.into(), epoch_base: 0, predecessor: None })
+    }
+}
+
+impl Lineage {
+    /// Returns the same lineage with another epoch base; the default is zero.
+    ///
+    /// The base should exceed every epoch of earlier lineages that machines may remember. Otherwise
+    /// agents would reject the first placements of this lineage as stale. The number of
+    /// microseconds since 1970 is high enough, because no store creates a million revisions a
+    /// second.
+    #[must_use]
+    pub fn with_epoch_base(self, epoch_base: u64) -> Self {
+        Self { epoch_base, ..self }
+    }
+
+    /// Returns the same lineage as the successor of `earlier`: a person restored or imported the
+    /// content of `earlier` here. Machines of that lineage follow this one.
+    #[must_use]
+    pub fn with_predecessor(self, earlier: &Self) -> Self {
+        Self { predecessor: Some(earlier.id.clone()), ..self }
+    }
+
+    /// Returns whether a machine that has followed `earlier` may follow this lineage: both are the
+    /// same history, or this one is the successor of `earlier`.
+    #[must_use]
+    pub fn continues(&self, earlier: &Self) -> bool {
+        self.same_history(earlier) || self.predecessor.as_ref() == Some(&earlier.id)
+    }
+
+    /// Returns the ID of the lineage whose content was restored or imported here.
+    pub(crate) fn predecessor(&self) -> Option<&str> {
+        self.predecessor.as_deref()
+    }
+
+    /// Returns whether both are the same history, even with different epoch bases.
+    #[must_use]
+    pub fn same_history(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
+    /// Returns the base from which epochs and generations are counted.
+    #[must_use]
+    pub fn epoch_base(&self) -> u64 {
+        self.epoch_base
+    }
+}
+
+impl fmt::Display for Lineage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+fn read_lineage(entry: &Entry) -> Result<Lineage, RegistryError> {
+    let named = |source| RegistryError::Value { key: entry.key.clone(), source };
+    decode_lineage(&entry.value).map_err(named)
 }
