@@ -37,9 +37,9 @@ pub(crate) fn compile(
     let mut compiled = systemd::compile(unit, file, &host.site).map_err(|it| bad_setting(&it))?;
     let mut all: Vec<UnitRefusal> = unknown_zone(&compiled).into_iter().collect();
     for it in unsupported(&compiled.unit.run, host) {
-        let problem = refusal(&compiled, "Service", it.option, it.group, it.problem);
-        let is_accepted = it.group.is_none() || host.site.accept.contains(it.option, it.group);
-        if is_accepted {
+        let group = it.changes_privileges.then_some(OptionGroup::Sandboxing);
+        let problem = refusal(&compiled, "Service", it.option, group, it.problem);
+        if !it.changes_privileges || host.site.accept.contains(it.option, group) {
             (it.remove)(&mut Arc::make_mut(&mut compiled.unit).run);
             let text = format!("is ignored: it {}", problem.problem);
             compiled.remarks.extend(problem.position.map(|position| Remark::new(position, text)));
@@ -146,10 +146,10 @@ pub(crate) fn host_capabilities(
 }
 
 /// A setting that this host cannot provide.
-struct Unsupported {
+struct UnsupportedSetting {
     option: &'static str,
-    /// `None`: its loss changes no privileges, so it needs no acceptance.
-    group: Option<OptionGroup>,
+    /// Whether its loss changes the privileges of processes, so that the operator must accept it.
+    changes_privileges: bool,
     /// Reason and remedy.
     problem: String,
     /// Removes the setting.
@@ -194,7 +194,7 @@ pub(crate) fn check_supported(run: &Run, host: &HostCapabilities) -> Result<(), 
     if messages.is_empty() { Ok(()) } else { Err(messages.join("; ")) }
 }
 
-fn unsupported(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
+fn unsupported(run: &Run, host: &HostCapabilities) -> Vec<UnsupportedSetting> {
     let mut all = privileged_settings(run, host);
     all.extend(resources(run, host));
     all.extend(privileges(run, host));
@@ -212,7 +212,7 @@ fn unknown_zone(compiled: &CompiledUnit) -> Option<UnitRefusal> {
 }
 
 /// Returns the resource limits that no cgroup controller can enforce on this host.
-fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
+fn resources(run: &Run, host: &HostCapabilities) -> Vec<UnsupportedSetting> {
     let unsupported = |setting: &CgroupSetting| match &host.controllers {
         Ok(available) if available.contains(setting.controller) => None,
         Ok(_) => Some(format!(
@@ -225,7 +225,12 @@ fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let settings = settings(&run.resources).into_iter();
     let lost = settings.filter_map(|it| {
         let (option, problem) = (it.option, unsupported(&it)?);
-        Some(Unsupported { option, group: None, problem, remove: remover(option) })
+        Some(UnsupportedSetting {
+            option,
+            changes_privileges: false,
+            problem,
+            remove: remover(option),
+        })
     });
     lost.collect()
 }
@@ -243,26 +248,28 @@ fn remover(option: &str) -> fn(&mut Run) {
 }
 
 /// Returns the settings that only root can give to a process.
-fn privileged_settings(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
+fn privileged_settings(run: &Run, host: &HostCapabilities) -> Vec<UnsupportedSetting> {
     let it = &run.exec_environment;
-    let unsupported = |option, group, remove| Unsupported {
+    let unsupported = |option, changes_privileges, remove| UnsupportedSetting {
         option,
-        group,
+        changes_privileges,
         problem: NEEDS_ROOT.to_owned(),
         remove,
     };
     let requested = [
         (
             it.nice.is_some_and(|nice| nice < 0),
-            unsupported("Nice", None, |run| run.exec_environment.nice = None),
+            unsupported("Nice", false, |run| run.exec_environment.nice = None),
         ),
         (
             it.oom_score_adjust.is_some_and(|score| score < 0),
-            unsupported("OOMScoreAdjust", None, |run| run.exec_environment.oom_score_adjust = None),
+            unsupported("OOMScoreAdjust", false, |run| {
+                run.exec_environment.oom_score_adjust = None;
+            }),
         ),
         (
             !it.supplementary_groups.is_empty(),
-            unsupported("SupplementaryGroups", Some(OptionGroup::Sandboxing), |run| {
+            unsupported("SupplementaryGroups", true, |run| {
                 run.exec_environment.supplementary_groups.clear();
             }),
         ),
@@ -272,7 +279,7 @@ fn privileged_settings(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
 }
 
 /// Returns the user, the group and the command prefixes that need root.
-fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
+fn privileges(run: &Run, host: &HostCapabilities) -> Vec<UnsupportedSetting> {
     let (user, group) = (&run.exec_environment.user, &run.exec_environment.group);
     let other = |kind: &str, wanted: &Option<String>, own: &[String]| {
         let wanted = wanted.as_ref().filter(|wanted| !host.root && !own.contains(wanted))?;
@@ -282,9 +289,9 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
              remove the option, or run fleet as root"
         ))
     };
-    let unsupported = |option, problem, remove| Unsupported {
+    let unsupported = |option, problem, remove| UnsupportedSetting {
         option,
-        group: Some(OptionGroup::Sandboxing),
+        changes_privileges: true,
         problem,
         remove,
     };
@@ -292,7 +299,7 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
         .map(|problem| unsupported("User", problem, |run| run.exec_environment.user = None));
     let group_problem = other("group", group, &host.groups)
         .map(|problem| unsupported("Group", problem, |run| run.exec_environment.group = None));
-    let mut all: Vec<Unsupported> = user_problem.into_iter().chain(group_problem).collect();
+    let mut all: Vec<UnsupportedSetting> = user_problem.into_iter().chain(group_problem).collect();
     for (name, list) in command_lists(run) {
         if !host.root && list.iter().any(|command| command.privileged) {
             let problem = "is not allowed: the prefixes \"+\" and \"!\" need root, but fleet does \

@@ -2,15 +2,8 @@
 
 use super::accept::OptionGroup::{Environment, Lifecycle, Sandboxing};
 use super::support::Support::{Honoured, Ignored, Refused, RefusedUnless};
-use super::support::{Group, Unsupported};
+use super::support::{ACTION, Group, NO, Unsupported};
 
-const NO: &[&str] = &["no"];
-
-const ACTION: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: the supervisor cannot reboot or power off the machine: \
-     remove it, or run the unit under systemd",
-);
 const BUS: Unsupported = Unsupported::new(
     Environment,
     "is not supported: there is no message bus here: remove it, and use Type=notify \

@@ -105,10 +105,10 @@ pub(super) fn groups(section: &str) -> &'static [Group] {
     }
 }
 
-const NO: &[&str] = &["no"];
+pub(super) const NO: &[&str] = &["no"];
 const NONE: &[&str] = &["none"];
 
-const ACTION: Unsupported = Unsupported::new(
+pub(super) const ACTION: Unsupported = Unsupported::new(
     Lifecycle,
     "is not supported: the supervisor cannot reboot or power off the machine: \
      remove it, or run the unit under systemd",
