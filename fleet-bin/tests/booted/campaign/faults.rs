@@ -70,7 +70,8 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "etcd killed",
         effect: Effect::None,
-        inject: |it| it.store("systemctl kill -s KILL etcd; systemctl start etcd"),
+        // A start would do nothing if systemd had not noticed the end of the process yet.
+        inject: |it| it.store("systemctl kill -s KILL etcd; systemctl restart etcd"),
     },
     Fault {
         name: "etcd stopped for three leases",
