@@ -51,6 +51,7 @@
 //! | `rpc` | the protocol of a running fleet-init, over a unix socket |
 //! | `supervisor` | the one task that decides for all units, by the graph; timers; recovery |
 //! | `run` | one run of one unit: the state machine (pure) and its driver |
+//! | `executor` | the program that confines a process before it executes that of its unit |
 //! | `log` | the output of one unit: a file within a limit, its lines and their times |
 //! | `state` | records on disk, from which the next process continues; shared state of all units |
 //! | `linux` | system calls and `/proc`; facts of this host |
@@ -62,6 +63,7 @@
 //! - A log that inotify does not report, every five seconds.
 //! - The wall clock, once a second, if a timer waits for it and the kernel provides no alarm.
 
+mod executor;
 mod frontends;
 pub mod linux;
 mod log;
@@ -71,6 +73,7 @@ mod run;
 mod state;
 mod supervisor;
 
+pub use executor::{Executor, run_if_invoked};
 pub use frontends::files::InitSupervisor;
 pub use frontends::manager::{NativeConfig, NativeManager};
 pub use linux::process_table::Tracking;

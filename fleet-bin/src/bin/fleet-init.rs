@@ -4,5 +4,6 @@ use std::env;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    fleet_agent::native::run_if_invoked();
     fleet_bin::fleet_init::run(env::args_os().collect())
 }

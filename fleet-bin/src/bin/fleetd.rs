@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    fleet_agent::native::run_if_invoked();
     fleet_bin::fleetd::main()
 }

@@ -191,7 +191,7 @@ fn daemon_runs_without_a_writable_log() {
 fn ignored_options_are_logged_per_unit_file() {
     let mut machine = Machine::new();
     let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
-    let config = format!("native_accept = [\"PrivateTmp\", \"ProtectHome\"]\n{config}");
+    let config = format!("native_accept = [\"PrivatePIDs\", \"PrivateUsers\"]\n{config}");
     std::fs::write(machine.path("fleet.conf"), config).unwrap();
     machine.start();
     let unit = machine.path(UNIT);
@@ -202,11 +202,11 @@ fn ignored_options_are_logged_per_unit_file() {
         let applied = machine.fleetctl(&["apply", unit.to_str().unwrap()]);
         assert!(applied.status.success(), "{}", output_text(&applied));
     };
-    run("[Unit]\nAfter=gone.service\n", &["PrivateTmp=yes"]);
-    run("[Unit]\nAfter=gone.service\n", &["PrivateTmp=yes", "ProtectHome=yes"]);
-    run("[Unit]\nAfter=gone.service lost.service\n", &["ProtectHome=yes"]);
+    run("[Unit]\nAfter=gone.service\n", &["PrivatePIDs=yes"]);
+    run("[Unit]\nAfter=gone.service\n", &["PrivatePIDs=yes", "PrivateUsers=yes"]);
+    run("[Unit]\nAfter=gone.service lost.service\n", &["PrivateUsers=yes"]);
     let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
-    for option in ["PrivateTmp", "ProtectHome"] {
+    for option in ["PrivatePIDs", "PrivateUsers"] {
         let part = format!("Service.{option} is ignored, as this machine accepts");
         assert_eq!(log.matches(&part).count(), 2, "{part}: {log}");
     }

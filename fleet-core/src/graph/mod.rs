@@ -30,7 +30,7 @@ pub use model::{
     ExecEnvironment, ExecOutput, Exit, InitUnit, InvalidName, Kill, KillMode, LinePattern,
     LinePatternError, Name, NotifyAccess, OnCleanExit, Readiness, ResourceLimits, Restart,
     RestartLimit, RestartWhen, Rlimits, Run, ServiceType, Signal, StatusSet, Target, Timeouts,
-    UnitCondition, WatchdogAction, WorkingDirectory,
+    UnitCondition, WatchdogAction, WorkingDirectory, exec_options, sandbox,
 };
 pub use planner::{
     ActionKind, Activity, BlockedBy, DerivedState, EventKind, FailureCause, Incarnation, InitState,

@@ -13,6 +13,7 @@ use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 
 use crate::journal::{Journal, JournalReader};
+use crate::native::executor::Executor;
 use crate::native::linux::process_table::Tracking;
 use crate::native::log::journal;
 use crate::native::state::manager_context::running_units;
@@ -105,13 +106,15 @@ impl NativeManager {
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
         let NativeConfig { directory, environment, log_limit, control_groups, clock, .. } = config;
-        let NativeConfig { runtime_directory, accept, external, max_starting, .. } = config;
+        let NativeConfig { runtime_directory, accept, external, max_starting, executor, .. } =
+            config;
         let supervisor = SupervisorConfig {
             directory,
             runtime_directory,
             environment,
             log_limit,
             control_groups,
+            executor,
             clock,
         };
         let managed = ManagedUnitsConfig { accept, external, max_starting };
@@ -299,6 +302,9 @@ pub struct NativeConfig {
     ///
     /// [`DEFAULT_MAX_STARTING`]: Self::DEFAULT_MAX_STARTING
     pub max_starting: Option<NonZeroU32>,
+    /// The program that confines the processes of units. Without it, options such as
+    /// `ProtectSystem=` are not supported.
+    pub executor: Option<Executor>,
     /// Clock for timeouts and restarts.
     pub clock: Arc<dyn Clock>,
 }
@@ -321,6 +327,7 @@ impl NativeConfig {
             external: BTreeMap::new(),
             max_starting: Some(Self::DEFAULT_MAX_STARTING),
             control_groups: true,
+            executor: None,
             clock: Arc::new(SystemClock::start()),
         }
     }

@@ -113,7 +113,7 @@ impl ChildSetup {
 /// Resets the disposition of each signal to the default. Otherwise a signal that is ignored in this
 /// process would stay ignored in the program. `nohup`, shells and this daemon all ignore some
 /// signals. With `ignore_sigpipe`, the program starts with `SIGPIPE` ignored.
-fn reset_signals(ignore_sigpipe: bool) {
+pub(crate) fn reset_signals(ignore_sigpipe: bool) {
     let none = ptr::null_mut::<u64>();
     for signal in 1..=LAST_SIGNAL {
         let is_ignored = ignore_sigpipe && signal == libc::SIGPIPE;
@@ -169,10 +169,14 @@ impl Credentials {
 /// open files for a unit that sets none itself.
 pub(crate) fn limits(limits: &Rlimits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
-    let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);
-    let set = limits.iter().filter_map(|(name, value)| Some((known(name)?, limit(value))));
+    let set = limits.iter().filter_map(|(name, value)| Some((resource(name)?, limit(value))));
     let files = files.filter(|_| !limits.contains_key("nofile"));
     files.map(|files| (Resource::Nofile, files)).into_iter().chain(set).collect()
+}
+
+/// Returns the limit that the kernel knows by this name.
+pub(crate) fn resource(name: &str) -> Option<Resource> {
+    RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1)
 }
 
 const RESOURCES: [(&str, Resource); 16] = [

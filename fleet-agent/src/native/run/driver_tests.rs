@@ -101,7 +101,8 @@ impl DriverHarness {
         let directories = Directories::one(directory.path().to_owned());
         let lock = acquire(directory.path(), &*clock).await.expect("it is free");
         let groups = Err("none are needed".to_owned());
-        let context = ManagerContext::new(clock, Vec::new(), directories, 1 << 20, groups, lock);
+        let context =
+            ManagerContext::new(clock, Vec::new(), directories, 1 << 20, groups, None, lock);
         let context = Arc::new(context);
         let requested = crate::native::state::unit_directory::RequestedState::default();
         context.directory(NAME).write_unit(b"", requested).expect("it can be written");
@@ -322,6 +323,8 @@ async fn std_spawn_applies_the_same_setup() {
             "echo $0 $WHO $PWD $(umask) $((SYSTEMD_EXEC_PID - $$)) $LOGNAME; kill -PIPE $$";
         let variables = [("WHO", "me"), (SYSTEMD_EXEC_PID, ""), ("PATH", "/bin:/usr/bin")];
         let plan = ExecContext {
+            input: None,
+            plan: None,
             program: program.into(),
             name: "shell".into(),
             arguments: vec!["-c".into(), script.into()],
@@ -415,6 +418,8 @@ async fn program_runs_in_a_cgroup_that_was_killed_before() {
     let rights = || Credentials { uid: None, gid: None, groups: None };
     for identity in [None, Some(rights())] {
         let context = ExecContext {
+            input: None,
+            plan: None,
             program: "/bin/sh".into(),
             name: "sh".into(),
             arguments: ["-c", "grep -q /born.0 /proc/self/cgroup"].map(Into::into).to_vec(),

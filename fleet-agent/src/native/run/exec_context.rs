@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -17,6 +18,9 @@ use tokio::process::Command as Process;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
+use crate::native::executor::plan::{ExecFailure, ExecPlan};
+use crate::native::executor::sandbox::needs_executor;
+use crate::native::executor::{self, Executor};
 use crate::native::linux::child::{ChildSetup, Program, SpawnError};
 use crate::native::linux::files::{parse_file, read_text};
 use crate::native::linux::identity::User;
@@ -35,12 +39,54 @@ pub(crate) struct ExecContext {
     /// Environment of the process. The value of `SYSTEMD_EXEC_PID` is only a placeholder, because
     /// the pid is not known before the spawn.
     pub(crate) environment: BTreeMap<String, String>,
+    /// Standard input; `None` is empty.
+    pub(crate) input: Option<File>,
     /// Files for stdout and stderr; `None` inherits ours.
     pub(crate) outputs: [Option<File>; 2],
     pub(crate) setup: ChildSetup,
+    /// The steps, if the program is an executor, and the other end of its standard input.
+    pub(crate) plan: Option<(UnixStream, Box<ExecPlan>)>,
+}
+
+/// A process that was not started.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The child failed before its exec.
+    Spawn(SpawnError),
+    /// The executor failed before its exec.
+    Executor(ExecFailure),
+}
+
+impl<E: Into<SpawnError>> From<E> for StartError {
+    fn from(error: E) -> Self {
+        Self::Spawn(error.into())
+    }
 }
 
 impl ExecContext {
+    /// Returns the process of an executor. Until it executes the program of the unit, its
+    /// environment identifies it as a process of the run.
+    pub(crate) fn confined(
+        executor: &Executor,
+        plan: ExecPlan,
+        outputs: [Option<File>; 2],
+        setup: ChildSetup,
+    ) -> io::Result<Self> {
+        let (connection, input) = UnixStream::pair()?;
+        let identifying = [INVOCATION_ID, SYSTEMD_EXEC_PID].into_iter();
+        let of_plan = |name: &str| Some((name.to_owned(), plan.environment.get(name)?.clone()));
+        Ok(Self {
+            program: executor.program().to_owned(),
+            name: executor::NAME.to_owned(),
+            arguments: Vec::new(),
+            environment: identifying.filter_map(of_plan).collect(),
+            input: Some(File::from(OwnedFd::from(input))),
+            outputs,
+            setup,
+            plan: Some((connection, Box::new(plan))),
+        })
+    }
+
     /// Starts the process directly in the control group whose directory is `group`. If the system
     /// does not support that, or kills the child at once, opens the process list of the group with
     /// `list`. The child then enters the group itself before the exec.
@@ -48,28 +94,40 @@ impl ExecContext {
         mut self,
         group: &File,
         list: impl FnOnce() -> io::Result<File>,
-    ) -> Result<Child, SpawnError> {
+    ) -> Result<Child, StartError> {
+        let plan = self.plan.take();
         let program = self.program()?;
-        if let Some(child) = self.spawn_request(&program)?.clone_child(Some(group.as_fd()))? {
-            return Ok(child);
-        }
-        self.setup.group = Some(list()?);
-        Ok(self.spawn(program)?)
+        let child = match self.spawn_request(&program)?.clone_child(Some(group.as_fd()))? {
+            Some(child) => {
+                drop(self);
+                child
+            }
+            None => {
+                self.setup.group = Some(list()?);
+                self.spawn(program)?
+            }
+        };
+        executed(child, plan)
     }
 
     /// Starts the process.
-    pub(crate) fn start(self) -> Result<Child, SpawnError> {
+    pub(crate) fn start(mut self) -> Result<Child, StartError> {
+        let plan = self.plan.take();
         let program = self.program()?;
-        match self.spawn_request(&program)?.clone_child(None)? {
-            Some(child) => Ok(child),
-            None => Ok(self.spawn(program)?),
-        }
+        let child = match self.spawn_request(&program)?.clone_child(None)? {
+            Some(child) => {
+                drop(self);
+                child
+            }
+            None => self.spawn(program)?,
+        };
+        executed(child, plan)
     }
 
     /// Spawns the process with the standard library, including the setup before the exec.
     pub(crate) fn spawn(self, program: Program) -> io::Result<Child> {
         let mut process = Process::new(self.program);
-        process.kill_on_drop(false).stdin(Stdio::null());
+        process.kill_on_drop(false).stdin(self.input.map_or_else(Stdio::null, Stdio::from));
         let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
         process.stdout(output).stderr(error);
         self.setup.apply(&mut process, program);
@@ -93,7 +151,21 @@ impl ExecContext {
     }
 
     fn spawn_request<'a>(&'a self, program: &'a Program) -> io::Result<SpawnRequest<'a>> {
-        Ok(SpawnRequest { program, input: dev_null()?, outputs: &self.outputs, setup: &self.setup })
+        let input = match &self.input {
+            Some(input) => input,
+            None => dev_null()?,
+        };
+        Ok(SpawnRequest { program, input, outputs: &self.outputs, setup: &self.setup })
+    }
+}
+
+/// Waits until an executor has executed the program of the unit. No other copy of its standard
+/// input may be open here, because the end of the connection is awaited.
+fn executed(child: Child, plan: Option<(UnixStream, Box<ExecPlan>)>) -> Result<Child, StartError> {
+    let Some((mut connection, plan)) = plan else { return Ok(child) };
+    match executor::command(&mut connection, &plan)? {
+        None => Ok(child),
+        Some(failure) => Err(StartError::Executor(failure)),
     }
 }
 
@@ -224,7 +296,9 @@ pub(crate) fn spawn_may_block(command: &Command, exec_env: &ExecEnvironment) -> 
         DirectoryPath::At(path) => may_block(path),
         DirectoryPath::Home => true,
     };
-    directory || looks_up_account(exec_env) || named.any(may_block)
+    // An executor takes some milliseconds, for which this thread waits.
+    let waits = needs_executor(exec_env);
+    directory || waits || looks_up_account(exec_env) || named.any(may_block)
 }
 
 /// Whether accounts are looked up, which may require a remote server.

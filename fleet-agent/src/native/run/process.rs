@@ -1,5 +1,6 @@
 //! Starts one process of a unit.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,11 +11,13 @@ use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
-use super::exec_context::{ExecContext, SEARCH_PATH, collect};
+use super::exec_context::{ExecContext, SEARCH_PATH, StartError, collect};
+use super::exec_resources::ExecResources;
+use crate::native::executor::Executor;
+use crate::native::executor::plan::{DirectoryPlan, ExecFailure, ExecPlan, IdentityPlan};
+use crate::native::executor::sandbox::{SandboxContext, confine};
 use crate::native::linux::cgroup::Group;
-use crate::native::linux::child::{
-    ChildSetup, Credentials, ExecStep, SpawnError, WorkingDirectory, limits,
-};
+use crate::native::linux::child::{ChildSetup, Credentials, ExecStep, WorkingDirectory, limits};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::files::{open_nonblocking, open_or_create};
 use crate::native::linux::identity::{Identity, UnknownAccount, look_up, own_home};
@@ -40,6 +43,7 @@ const GROUP: i32 = 216;
 const USER: i32 = 217;
 const CGROUP: i32 = 219;
 const SETSID: i32 = 220;
+const SECCOMP: i32 = 228;
 
 /// File mode creation mask of units without `UMask=`.
 const DEFAULT_UMASK: u32 = 0o022;
@@ -55,27 +59,23 @@ pub(crate) fn spawn(
     log: &Path,
     group: Option<(&Group, &[CgroupSetting])>,
     passed: &[(String, String)],
-    extra: &[(&str, String)],
+    mut extra: Vec<(&str, String)>,
+    confinement: &Confinement<'_>,
 ) -> Result<Child, SpawnFailure> {
     let (group, settings) = group.unzip();
     let identity = look_up(exec_env).map_err(SpawnFailure::unknown)?;
+    extra.extend(confinement.resources.create(exec_env, &identity)?);
     // As in systemd, a failure here has no exit code, since there is no process yet.
-    let environment = collect(exec_env, passed, identity.user.as_ref(), extra)
+    let environment = collect(exec_env, passed, identity.user.as_ref(), &extra)
         .map_err(|message| SpawnFailure { message, end: ProcessExit::NotSpawned })?;
-    let start = Some(start(exec_env, &identity)?);
-    let program = find(&command.program).map_err(|error| SpawnFailure::exec(command, &error))?;
-    let mut words = command.argv(|name| environment.get(name)).into_iter();
-    let context = ExecContext {
-        program,
-        name: words.next().unwrap_or_default(),
-        arguments: words.collect(),
-        outputs: outputs(exec_env, log)?,
-        setup: ChildSetup {
-            identity: rights(&identity).filter(|_| !command.privileged),
-            start,
-            ..setup(exec_env)
-        },
-        environment,
+    let executor = confinement.executor.filter(|_| !command.unconfined);
+    let context = match executor {
+        Some(executor) => {
+            let plan = plan(command, exec_env, &identity, environment, confinement)?;
+            ExecContext::confined(executor, plan, outputs(exec_env, log)?, setup(exec_env))
+                .map_err(|error| SpawnFailure::exec(command, &error))?
+        }
+        None => direct(command, exec_env, &identity, environment, log)?,
     };
     let started = match group.zip(settings) {
         Some((group, settings)) => {
@@ -89,6 +89,90 @@ pub(crate) fn spawn(
     started.map_err(|why| SpawnFailure::spawn(command, exec_env, &why))
 }
 
+/// How the processes of a run are confined.
+#[derive(Debug)]
+pub(crate) struct Confinement<'a> {
+    /// The program that confines them, if the unit needs it.
+    pub(crate) executor: Option<&'a Executor>,
+    pub(crate) resources: &'a ExecResources,
+    /// An empty file without permissions.
+    pub(crate) empty_file: &'a Path,
+    /// The main process, unless this is its start.
+    pub(crate) main: Option<u32>,
+}
+
+/// Returns a process that is executed without an executor.
+fn direct(
+    command: &Command,
+    exec_env: &ExecEnvironment,
+    identity: &Identity,
+    environment: BTreeMap<String, String>,
+    log: &Path,
+) -> Result<ExecContext, SpawnFailure> {
+    let start = Some(start(exec_env, identity)?);
+    let program = find(command, exec_env).map_err(|error| SpawnFailure::exec(command, &error))?;
+    let mut words = command.argv(|name| environment.get(name)).into_iter();
+    Ok(ExecContext {
+        program,
+        name: words.next().unwrap_or_default(),
+        arguments: words.collect(),
+        outputs: outputs(exec_env, log)?,
+        setup: ChildSetup {
+            identity: rights(identity).filter(|_| !command.privileged),
+            start,
+            umask: Some(mask(exec_env)),
+            limits: limits(&exec_env.limits, unit_nofile_limit()),
+            ..setup(exec_env)
+        },
+        environment,
+        input: None,
+        plan: None,
+    })
+}
+
+/// Returns the steps of an executor.
+fn plan(
+    command: &Command,
+    exec_env: &ExecEnvironment,
+    identity: &Identity,
+    environment: BTreeMap<String, String>,
+    confinement: &Confinement<'_>,
+) -> Result<ExecPlan, SpawnFailure> {
+    let path = match &exec_env.directory.path {
+        DirectoryPath::Root => "/".to_owned(),
+        DirectoryPath::At(path) => path.clone(),
+        DirectoryPath::Home => home(identity),
+    };
+    let mut limits = exec_env.limits.clone();
+    if let Some(usual) = unit_nofile_limit() {
+        limits.entry("nofile").or_insert((usual.current, usual.maximum));
+    }
+    let mut plan = ExecPlan {
+        limits: limits.into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect(),
+        identity: rights(identity).filter(|_| !command.privileged).map(|_| IdentityPlan {
+            uid: identity.uid,
+            gid: identity.gid,
+            groups: identity.groups.clone(),
+        }),
+        umask: mask(exec_env),
+        directory: DirectoryPlan { path, optional: exec_env.directory.optional },
+        ignore_sigpipe: exec_env.ignore_sigpipe,
+        candidates: candidates(command, exec_env).map(|it| it.display().to_string()).collect(),
+        arguments: command.argv(|name| environment.get(name)),
+        environment,
+        ..ExecPlan::default()
+    };
+    let context = SandboxContext {
+        private_tmp: confinement.resources.private_tmp(),
+        empty_file: confinement.empty_file.display().to_string(),
+        main: confinement.main,
+    };
+    confine(&mut plan, exec_env, &context).map_err(|error| {
+        SpawnFailure::new(SECCOMP, format!("cannot restrict its system calls: {error}"))
+    })?;
+    Ok(plan)
+}
+
 /// Creates a control group with its limits.
 fn open(group: &Group, settings: &[CgroupSetting]) -> io::Result<File> {
     let opened = group.open()?;
@@ -96,17 +180,13 @@ fn open(group: &Group, settings: &[CgroupSetting]) -> io::Result<File> {
     Ok(opened)
 }
 
-/// Returns the setup in the child.
+/// Returns the setup in the child that an executor needs too.
 fn setup(exec_env: &ExecEnvironment) -> ChildSetup {
     ChildSetup {
-        group: None,
         ignore_sigpipe: exec_env.ignore_sigpipe,
         oom_score_adjust: exec_env.oom_score_adjust.map(|score| score.to_string()),
         nice: exec_env.nice,
-        limits: limits(&exec_env.limits, unit_nofile_limit()),
-        umask: Some(mask(exec_env)),
-        identity: None,
-        start: None,
+        ..ChildSetup::default()
     }
 }
 
@@ -125,14 +205,27 @@ fn rights(identity: &Identity) -> Option<Credentials> {
     })
 }
 
-/// Finds a program; one without a path in systemd's search path.
-fn find(program: &str) -> io::Result<PathBuf> {
-    if program.starts_with('/') {
-        return runnable(Path::new(program)).map(|()| PathBuf::from(program));
+/// Finds a program.
+fn find(command: &Command, exec_env: &ExecEnvironment) -> io::Result<PathBuf> {
+    let mut problem = io::Error::from(io::ErrorKind::NotFound);
+    for path in candidates(command, exec_env) {
+        match runnable(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if command.program.starts_with('/') => problem = error,
+            Err(_) => {}
+        }
     }
-    let candidates = SEARCH_PATH.iter().map(|directory| Path::new(directory).join(program));
-    let found = candidates.into_iter().find(|path| runnable(path).is_ok());
-    found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    Err(problem)
+}
+
+/// Returns the paths of a program. One without a path is in a directory of the search path.
+fn candidates(command: &Command, exec_env: &ExecEnvironment) -> impl Iterator<Item = PathBuf> {
+    let program = Path::new(&command.program);
+    let own = exec_env.search_path.iter().map(String::as_str);
+    let usual = SEARCH_PATH.into_iter().filter(|_| exec_env.search_path.is_empty());
+    // An absolute path replaces the directory.
+    let count = if program.is_absolute() { 1 } else { usize::MAX };
+    own.chain(usual).map(move |directory| Path::new(directory).join(program)).take(count)
 }
 
 fn runnable(path: &Path) -> io::Result<()> {
@@ -160,10 +253,7 @@ fn working_directory(
     let wanted = match &exec_env.directory.path {
         DirectoryPath::Root => return Ok(PathBuf::from("/")),
         DirectoryPath::At(path) => PathBuf::from(path),
-        DirectoryPath::Home => {
-            let home = identity.user.as_ref().map(|user| user.home.clone()).or_else(own_home);
-            PathBuf::from(home.unwrap_or_else(|| "/".to_owned()))
-        }
+        DirectoryPath::Home => PathBuf::from(home(identity)),
     };
     match std::fs::metadata(&wanted) {
         Ok(metadata) if metadata.is_dir() => Ok(wanted),
@@ -177,6 +267,11 @@ fn working_directory(
             format!("cannot enter its working directory {}: {error}", wanted.display()),
         )),
     }
+}
+
+fn home(identity: &Identity) -> String {
+    let home = identity.user.as_ref().map(|user| user.home.clone()).or_else(own_home);
+    home.unwrap_or_else(|| "/".to_owned())
 }
 
 /// Opens stdout and stderr; `None` inherits ours.
@@ -240,7 +335,11 @@ impl SpawnFailure {
     }
 
     /// A lack of kernel resources is not the program's fault.
-    fn spawn(command: &Command, exec_env: &ExecEnvironment, why: &SpawnError) -> Self {
+    fn spawn(command: &Command, exec_env: &ExecEnvironment, why: &StartError) -> Self {
+        let why = match why {
+            StartError::Spawn(why) => why,
+            StartError::Executor(failure) => return Self::executor(failure),
+        };
         let error = &why.error;
         let problem = match before_the_program(why.step, exec_env) {
             Some((code, action)) => Self::of(code, format!("cannot {action}: {error}"), error),
@@ -253,9 +352,21 @@ impl SpawnFailure {
         if scarce { Self { end: ProcessExit::NotSpawned, ..problem } } else { problem }
     }
 
+    /// Creates the failure that an executor has reported.
+    fn executor(failure: &ExecFailure) -> Self {
+        let message = match failure.errno {
+            0 => format!("cannot {}", failure.step),
+            errno => {
+                let error = io::Error::from_raw_os_error(errno);
+                format!("cannot {}: {error}", failure.step)
+            }
+        };
+        Self::new(failure.code, message)
+    }
+
     /// Creates a failure that is reported as the exit code `code`. A lack of descriptors is no
     /// fault of the command, so such a failure is reported as `NotSpawned` instead.
-    fn of(code: i32, message: String, error: &io::Error) -> Self {
+    pub(super) fn of(code: i32, message: String, error: &io::Error) -> Self {
         let is_out_of_descriptors = Errno::from_io_error(error).is_some_and(is_out_of_descriptors);
         Self {
             message,
@@ -295,9 +406,8 @@ mod tests {
     /// Regardless of our own mask.
     #[test]
     fn missing_umask_uses_default() {
-        let usual = setup(&ExecEnvironment::default());
-        assert_eq!(usual.umask, Some(0o022));
+        assert_eq!(mask(&ExecEnvironment::default()), 0o022);
         let named = ExecEnvironment { umask: Some(0), ..ExecEnvironment::default() };
-        assert_eq!(setup(&named).umask, Some(0));
+        assert_eq!(mask(&named), 0);
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,7 @@ use super::run_journal::RunJournal;
 use super::runtime_directory::Directories;
 use super::unit_directory::{RunRecord, SharedStorage, UnitDirectory};
 use crate::files::{create_private_dir, write_atomic};
+use crate::native::executor::Executor;
 use crate::native::linux::cgroup::{Group, Groups};
 use crate::native::linux::proc::{Boot, started};
 use crate::native::linux::process_table::{ProcessTable, Tracking};
@@ -40,6 +42,9 @@ pub(crate) const STARTUP: &str = "timers.json";
 /// Directory with the times at which persistent timers last elapsed, which a reboot keeps.
 pub(crate) const STAMPS: &str = "timers";
 
+/// An empty file without permissions.
+const EMPTY: &str = "empty";
+
 /// The file that marks a shutdown of all units.
 const SHUTDOWN: &str = "shutdown";
 
@@ -52,6 +57,8 @@ pub(crate) struct ManagerContext {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) feed: ChangeSender,
     pub(crate) process_table: ProcessTable,
+    /// The program that confines processes, if there is one.
+    pub(crate) executor: Option<Executor>,
     /// Shutdown of all units.
     pub(crate) shutdown: ShutdownMarker,
     /// Log messages about runs and logs that cannot be written.
@@ -78,6 +85,7 @@ impl ManagerContext {
         directories: Directories,
         log_limit: u64,
         groups: Result<Groups, String>,
+        executor: Option<Executor>,
         lock: File,
     ) -> Self {
         Self {
@@ -85,6 +93,7 @@ impl ManagerContext {
             environment,
             feed: ChangeSender::default(),
             process_table: ProcessTable::default(),
+            executor,
             shutdown: ShutdownMarker::new(directories.runtime.join(SHUTDOWN)),
             write_failures: RateLimitedLog::default(),
             recording: RecordingHealth::default(),
@@ -131,6 +140,24 @@ impl ManagerContext {
     /// Returns the path of a file that a reboot keeps.
     pub(crate) fn state_file(&self, name: &str) -> PathBuf {
         self.directories.state.join(name)
+    }
+
+    /// Returns the directory with the credentials of all units. Root's is in the place where
+    /// programs expect it.
+    pub(crate) fn credentials(&self) -> PathBuf {
+        match rustix::process::geteuid().is_root() {
+            true => PathBuf::from("/run/credentials"),
+            false => self.runtime_file("credentials"),
+        }
+    }
+
+    /// Returns the path of an empty file without permissions, which covers inaccessible files.
+    pub(crate) fn empty_file(&self) -> io::Result<PathBuf> {
+        let path = self.runtime_file(EMPTY);
+        match File::options().write(true).create_new(true).mode(0o000).open(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(path),
+        }
     }
 
     /// Returns the address of the notification socket of a run.

@@ -25,6 +25,7 @@ use super::requests::{Requests, UnitRequest};
 use super::snapshot::{InitDryRun, InitDryRunResult, InitSnapshot, dry_run, snapshot};
 use super::units::Logs;
 use crate::lock::{acquire, lock};
+use crate::native::executor::Executor;
 use crate::native::linux::cgroup::{Groups, leave_units};
 use crate::native::log::Log;
 use crate::native::state::manager_context::{ManagerContext, forget_old_boot};
@@ -377,6 +378,9 @@ pub struct SupervisorConfig {
     /// Whether each run of a unit gets its own control group, on machines where fleet may create
     /// control groups.
     pub control_groups: bool,
+    /// The program that confines the processes of units. Without it, options such as
+    /// `ProtectSystem=` are not supported.
+    pub executor: Option<Executor>,
     /// Clock for timeouts and restarts.
     pub clock: Arc<dyn Clock>,
 }
@@ -391,6 +395,7 @@ impl SupervisorConfig {
             environment: Vec::new(),
             log_limit: crate::NativeConfig::DEFAULT_LOG_LIMIT,
             control_groups: true,
+            executor: None,
             clock: Arc::new(SystemClock::start()),
         }
     }
@@ -424,6 +429,7 @@ impl SupervisorConfig {
             directories,
             self.log_limit,
             groups,
+            self.executor.clone(),
             lock,
         );
         Ok(Arc::new(context))

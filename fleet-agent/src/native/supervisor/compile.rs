@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fleet_core::graph::systemd::{
-    AcceptedOptions, CompileOptions, CompiledUnit, OptionGroup, OptionPosition, RefusalCause,
-    Remark, UnitRefusal, UnitRefusals,
+    AcceptedOptions, CompileOptions, CompiledUnit, Confinement, OptionGroup, OptionPosition,
+    RefusalCause, Remark, UnitRefusal, UnitRefusals,
 };
 use fleet_core::graph::{Command, Run, systemd};
 use fleet_unitfile::{UnitFile, UnitName};
 use jiff::tz::TimeZone;
 use nix::unistd::{Gid, Group, Uid, User as Account};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::native::linux::identity::specifiers;
 use crate::native::linux::limits::{CgroupSetting, settings};
@@ -132,6 +133,7 @@ pub(crate) struct HostCapabilities {
 pub(crate) fn host_capabilities(
     accept: AcceptedOptions,
     controllers: Result<BTreeSet<String>, String>,
+    has_executor: bool,
 ) -> HostCapabilities {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let user = Account::from_uid(uid).ok().flatten().map(|account| account.name);
@@ -141,7 +143,22 @@ pub(crate) fn host_capabilities(
         users: user.into_iter().chain([uid.to_string()]).collect(),
         groups: group.into_iter().chain([gid.to_string()]).collect(),
         controllers,
-        site: CompileOptions { specifiers: specifiers(), accept },
+        site: CompileOptions {
+            specifiers: specifiers(),
+            accept,
+            confinement: confinement(has_executor),
+        },
+    }
+}
+
+/// Returns the restrictions that can be imposed on processes here. Root lacks the capability for
+/// namespaces in most containers.
+fn confinement(has_executor: bool) -> Confinement {
+    let own = capabilities(None).map(|sets| sets.effective);
+    match own {
+        _ if !has_executor => Confinement::None,
+        Ok(own) if own.contains(CapabilitySet::SYS_ADMIN) => Confinement::All,
+        _ => Confinement::Unprivileged,
     }
 }
 

@@ -73,7 +73,8 @@ impl SupervisorHandle {
         let Recovery { observation, units, runs, unrecoverable } = recovery;
         let is_written = stored.is_some();
         let restored = restore_state(graph, settings, observation, stored)?;
-        let host = host_capabilities(AcceptedOptions::default(), context.controllers());
+        let accept = AcceptedOptions::default();
+        let host = host_capabilities(accept, context.controllers(), context.executor.is_some());
         let mut supervisor =
             Supervisor::new(context, host, UnitSource::Files, restored, LoadedGraph::default());
         let core = &mut supervisor.core;

@@ -3,7 +3,7 @@
 
 use fleet_core::graph::Timeouts;
 use fleet_core::graph::format::read_stanzas;
-use fleet_core::graph::systemd::{AcceptedOptions, CompileOptions, CompiledUnit};
+use fleet_core::graph::systemd::{AcceptedOptions, CompileOptions, CompiledUnit, Confinement};
 use fleet_unitfile::{SpecifierContext, UnitFile};
 
 use super::compile::{BadSetting, HostCapabilities, check_supported, compile};
@@ -16,6 +16,7 @@ impl HostCapabilities {
         let site = CompileOptions {
             specifiers: SpecifierContext::system_manager(),
             accept: AcceptedOptions::default(),
+            confinement: if root { Confinement::All } else { Confinement::Unprivileged },
         };
         let controllers = Ok(["memory".to_owned()].into());
         Self { root, users: own(user), groups: own(group), controllers, site }
@@ -60,8 +61,8 @@ fn wrapped(texts: &[String]) -> String {
 
 /// Settings that this supervisor refuses.
 const REFUSED: &[&str] = &[
-    "PrivateTmp=yes",
-    "PrivateTmp=yes\nUMask=9\nProtectHome=yes\n[Unit]\nOnFailure=a.service",
+    "PrivateUsers=yes",
+    "PrivateUsers=yes\nUMask=9\nPrivatePIDs=yes\n[Unit]\nOnFailure=a.service",
     "PrivatTmp=yes",
 ];
 
@@ -69,10 +70,10 @@ const REFUSED: &[&str] = &[
 fn unsupported_option_is_refused_with_its_line() {
     let messages: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    3: PrivateTmp= is not supported: the native supervisor cannot confine processes in
+    3: PrivateUsers= is not supported: the native supervisor cannot confine processes in
        this way: remove the option, set it to a neutral value, or run the unit under
        systemd, or set native_accept = ["sandboxing"] to run without it
-    3: PrivateTmp=, ProtectHome= (line 5) and OnFailure= (line 7) are not supported by
+    3: PrivateUsers=, PrivatePIDs= (line 5) and OnFailure= (line 7) are not supported by
        the native service manager: set native_accept = ["sandboxing", "lifecycle"] to run
        without them; UMask= (line 4) is "9": write an octal number from 0 to 0777
     3: PrivatTmp= is not a systemd option in [Service]: write PrivateTmp=

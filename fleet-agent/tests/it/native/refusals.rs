@@ -16,7 +16,7 @@ fn unit(trace: &str, option: &str) -> String {
 }
 
 const REFUSED: [&str; 12] = [
-    "Service.PrivateTmp=yes",
+    "Service.PrivateUsers=yes",
     "Service.KillMode=none",
     "Service.RootDirectory=/srv",
     "Service.Sockets=a.socket",

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use fleet_agent::NativeConfig;
-use fleet_agent::native::External;
+use fleet_agent::native::{Executor, External};
 use fleet_core::graph::systemd::AcceptedOptions;
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::parse_bool;
@@ -88,6 +88,7 @@ impl NativeSettings {
         config.max_starting = self.max_starting;
         config.runtime_directory.clone_from(&self.runtime_dir);
         config.accept.clone_from(&self.accept);
+        config.executor = Some(Executor::current_program());
         config.external.clone_from(&self.external);
         config
     }

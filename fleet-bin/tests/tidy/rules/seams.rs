@@ -88,17 +88,18 @@ const NATIVE: Layers = Layers {
     folders: &[
         ("linux", &[]),
         ("log", &["linux"]),
-        ("run", &["linux", "log", "state"]),
-        ("state", &["linux", "log", "run"]),
-        ("supervisor", &["linux", "log", "run", "state"]),
-        ("frontends", &["linux", "log", "state", "supervisor"]),
+        ("executor", &["linux"]),
+        ("run", &["executor", "linux", "log", "state"]),
+        ("state", &["executor", "linux", "log", "run"]),
+        ("supervisor", &["executor", "linux", "log", "run", "state"]),
+        ("frontends", &["executor", "linux", "log", "state", "supervisor"]),
         ("rpc", &[]),
     ],
 };
 
-/// Folders of [`NATIVE`] that may name a serializer: `state` for the records, and `rpc` for its
-/// messages.
-const SERIALIZING: [&str; 2] = ["state", "rpc"];
+/// Folders of [`NATIVE`] that may name a serializer: `state` for the records, `rpc` for its
+/// messages, and `executor` for its plans.
+const SERIALIZING: [&str; 3] = ["executor", "state", "rpc"];
 
 /// Folders of [`NATIVE`] that derive serde's traits for the data in records, and know no format.
 const RECORDED: [&str; 2] = ["linux", "run"];

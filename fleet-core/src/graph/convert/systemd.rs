@@ -11,8 +11,8 @@ use super::draft::{Draft, Report, as_stanza};
 use crate::graph::format::OmittedKey;
 use crate::graph::model::{Command, InitUnit};
 use crate::graph::systemd::{
-    AcceptedOptions, CompileOptions, CompiledUnit, ExternalUnits, LinkedUnits, OptionPosition,
-    Relation, RelationKind, Support, UnitRefusal, compile, link, support,
+    AcceptedOptions, CompileOptions, CompiledUnit, Confinement, ExternalUnits, LinkedUnits,
+    OptionPosition, Relation, RelationKind, Support, UnitRefusal, compile, link, support,
 };
 
 /// Remedy for settings without an equivalent of their own.
@@ -230,8 +230,11 @@ fn accepted(
     specifiers: &SpecifierContext,
     report: &mut Report<'_>,
 ) -> Option<CompiledUnit> {
-    let mut options =
-        CompileOptions { specifiers: specifiers.clone(), accept: AcceptedOptions::default() };
+    let mut options = CompileOptions {
+        specifiers: specifiers.clone(),
+        accept: AcceptedOptions::default(),
+        confinement: Confinement::Stanza,
+    };
     let mut dropped: Vec<UnitRefusal> = Vec::new();
     loop {
         let refusals = match compile(name, parsed, &options) {

@@ -42,6 +42,7 @@ pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) ->
         ignore_failure: line.ignores_failure(),
         verbatim,
         privileged: matches!(line.privileges(), Privileges::Full | Privileges::KeepUser),
+        unconfined: line.privileges() == Privileges::Full,
     })
 }
 
@@ -214,7 +215,8 @@ pub(super) fn write(command: &Command) -> String {
         (command.ignore_failure, '-'),
         (command.name.is_some(), '@'),
         (command.verbatim, ':'),
-        (command.privileged, '+'),
+        (command.unconfined, '+'),
+        (command.privileged && !command.unconfined, '!'),
     ];
     let prefixes: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
     let first = format!("{prefixes}{}", command.program);

@@ -1,6 +1,8 @@
 //! What a unit is.
 
+pub mod exec_options;
 mod run;
+pub mod sandbox;
 mod signal;
 mod unit;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use fleet_unitfile::values::expand_variables;
 
+use super::exec_options::{Credential, ExecDirectories, Scheduling};
+use super::sandbox::Sandbox;
 use super::signal::Signal;
 use super::unit::UnitCondition;
 
@@ -163,6 +165,8 @@ pub struct Command {
     /// Whether the command keeps the user and groups of the supervisor (`+`, `!`). The prefix `!!`
     /// changes nothing, because it is for kernels without ambient capabilities.
     pub privileged: bool,
+    /// Whether the command also runs without the restrictions of the unit's sandbox (`+`).
+    pub unconfined: bool,
 }
 
 impl Command {
@@ -382,6 +386,16 @@ pub struct ExecEnvironment {
     pub output: ExecOutput,
     /// Standard error; `None` is the same as standard output.
     pub error: Option<ExecOutput>,
+    /// Directories in which a program without a path is searched; empty means the usual ones.
+    pub search_path: Vec<String>,
+    /// Directories that are created for the unit.
+    pub directories: ExecDirectories,
+    /// Credentials; of two with the same name, a file takes precedence over a text.
+    pub credentials: Vec<Credential>,
+    /// Scheduling of the processes.
+    pub scheduling: Scheduling,
+    /// Restrictions on the processes.
+    pub sandbox: Sandbox,
 }
 
 /// A file with environment variables.

@@ -9,6 +9,7 @@ use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType}
 
 use super::accept::{AcceptedOptions, OptionGroup};
 use super::draft::Draft;
+use super::service_options::{EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
 use super::support::{
     OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, support,
     unsupported_value,
@@ -184,11 +185,34 @@ impl<'a> Compiler<'a> {
                     Ok(())
                 }
                 Some(Err(problem)) => Err(problem),
-                None => self.draft.take(section, name, value, &unit),
+                None => match self.options.confinement.lacks(name) {
+                    Some(why) if section == "Service" => {
+                        return self.take_unsupported(option, why);
+                    }
+                    _ => self.draft.take(section, name, value, &unit),
+                },
             },
         };
         if let Err(problem) = done {
             self.refuse(Some(option), problem);
+        }
+    }
+
+    /// Applies an option that the supervisor cannot honour. It is refused, unless its value changes
+    /// nothing, or unless it only tunes the use of resources.
+    fn take_unsupported(&mut self, option: OptionView<'_>, why: &str) {
+        let unit = ValueContext::new(self.name, &self.options.specifiers);
+        let before = self.draft.run.exec_environment.clone();
+        let taken = self.draft.take(option.section(), option.name(), option.value(), &unit);
+        let is_changed = self.draft.run.exec_environment != before;
+        self.draft.run.exec_environment = before;
+        match taken {
+            Err(problem) => self.refuse(Some(option), problem),
+            Ok(()) if !is_changed => {}
+            Ok(()) if SCHEDULING.contains(&option.name()) => {
+                self.remark(option, &format!("is ignored: it {why}"));
+            }
+            Ok(()) => self.refuse_option(option, Some(OptionGroup::Sandboxing), why.to_owned()),
         }
     }
 
@@ -367,7 +391,42 @@ pub struct CompileOptions {
     /// Unsupported options that do not lead to a refusal. The unit runs without these options, and
     /// a remark reports each of them.
     pub accept: AcceptedOptions,
+    /// The restrictions that the supervisor can impose on processes.
+    pub confinement: Confinement,
 }
+
+/// The restrictions that a supervisor can impose on processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Confinement {
+    /// All: the supervisor runs as root.
+    #[default]
+    All,
+    /// Those that need no privileges, such as filters of system calls.
+    Unprivileged,
+    /// None.
+    None,
+    /// None, nor anything else for which a stanza has no key: the unit is converted.
+    Stanza,
+}
+
+impl Confinement {
+    /// Returns why an option cannot be honoured. Returns `None` if it can.
+    fn lacks(self, option: &str) -> Option<&'static str> {
+        let is_filter = FILTERS.contains(&option);
+        let is_restriction = is_filter || SANDBOX.contains(&option) || SCHEDULING.contains(&option);
+        match self {
+            Self::None if is_restriction => Some(NO_EXECUTOR),
+            Self::Stanza if is_restriction || EXEC_OPTIONS.contains(&option) => Some(NO_KEY),
+            Self::Unprivileged if SANDBOX.contains(&option) => Some(NEEDS_ROOT),
+            _ => None,
+        }
+    }
+}
+
+const NEEDS_ROOT: &str = "needs root: remove it, or run fleet as root";
+const NO_KEY: &str = "has no key in a stanza: keep the unit file for fleetd";
+const NO_EXECUTOR: &str = "is not supported: this program has no executor, which confines \
+                           processes: remove it, or set one";
 
 /// A relation of a unit to another unit.
 #[derive(Debug, Clone, PartialEq, Eq)]

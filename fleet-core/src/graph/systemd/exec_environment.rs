@@ -7,6 +7,7 @@ use fleet_unitfile::values::{
 };
 
 use super::value::{ValueContext, choice, flag, number, read_resettable, unreadable};
+use super::{exec_options, sandbox};
 use crate::graph::model::{
     DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, WorkingDirectory,
 };
@@ -44,7 +45,12 @@ pub(super) fn apply(
         _ => {
             if let Some(limit) = limit_name(name) {
                 it.limits.insert(limit, parse_limit(name, value)?);
+                return Ok(());
             }
+            let of_sandbox = sandbox::apply(&mut it.sandbox, name, value, unit);
+            return of_sandbox
+                .or_else(|| exec_options::apply(it, name, value, unit))
+                .unwrap_or(Ok(()));
         }
     }
     Ok(())

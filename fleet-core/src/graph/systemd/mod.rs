@@ -15,16 +15,19 @@ mod accept;
 mod compile;
 mod draft;
 mod exec_environment;
+mod exec_options;
 mod link;
+mod sandbox;
 mod service;
 mod service_options;
 mod support;
+mod system_calls;
 mod timer;
 mod value;
 
 pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
-pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
+pub use compile::{CompileOptions, CompiledUnit, Confinement, Relation, RelationKind, compile};
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use support::{Support, Unsupported, support};
 pub use timer::{

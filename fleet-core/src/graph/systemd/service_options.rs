@@ -17,13 +17,12 @@ const CONFINES: Unsupported = Unsupported::new(
 );
 const CREDENTIALS: Unsupported = Unsupported::new(
     Environment,
-    "is not supported: credentials are not passed to units: remove it, and \
-     let the program read a file",
+    "is not supported: credentials are not encrypted here: write LoadCredential= and the \
+     path of a file",
 );
 const DIRECTORIES: Unsupported = Unsupported::new(
     Environment,
-    "is not supported: directories are not created for units: remove it, \
-     and create them in an ExecStartPre= command such as mkdir -p",
+    "is not supported: there are no quotas for directories: remove it",
 );
 const DESCRIPTORS: Unsupported = Unsupported::new(
     Environment,
@@ -42,8 +41,7 @@ const OLD_RESOURCES: &str = "has no effect: it belongs to cgroup v1: write Memor
                              CPUWeight= or IOWeight=";
 const RESOURCES: &str = "has no effect: the only supported resource limits are MemoryMax=, \
                          MemoryHigh=, TasksMax=, CPUWeight=, CPUQuota= and IOWeight=";
-const SCHEDULING: &str = "has no effect: Nice= is the only supported scheduling option: prefix the \
-                          command with chrt, taskset, ionice or numactl";
+const NUMA: &str = "has no effect: prefix the command with numactl or similar";
 const SESSIONS: Unsupported = Unsupported::new(
     Sandboxing,
     "is not supported: no session is opened for units: remove it, or run the \
@@ -54,6 +52,10 @@ const SESSIONS: Unsupported = Unsupported::new(
 pub(super) const SERVICE: &[Group] = &[
     (Honoured, EXECUTION),
     (Honoured, ENVIRONMENT),
+    (Honoured, EXEC_OPTIONS),
+    (Honoured, SANDBOX),
+    (Honoured, FILTERS),
+    (Honoured, SCHEDULING),
     (Honoured, LIMITS),
     (Ignored("has no effect, because there is no journal"), LOGS),
     (Ignored("has no effect, because units have no terminal"), TERMINALS),
@@ -168,22 +170,11 @@ pub(super) const SERVICE: &[Group] = &[
     (Refused(CONFINES), CONFINING_EVEN_IF_EMPTY),
     (RefusedUnless(&["auto"], CONFINES), &["DevicePolicy"]),
     (RefusedUnless(&["inherit"], CONFINES), &["KeyringMode"]),
-    (RefusedUnless(&["all"], CONFINES), &["ProcSubset"]),
-    (RefusedUnless(&["default"], CONFINES), &["ProtectProc"]),
     (Refused(CREDENTIALS), CREDENTIAL_OPTIONS),
     (Refused(DIRECTORIES), DIRECTORY_OPTIONS),
-    (RefusedUnless(NO, DIRECTORIES), &["RuntimeDirectoryPreserve"]),
     (Refused(INPUT), &["StandardInputData", "StandardInputText"]),
     (Refused(LOGGING), &["LogExtraFields", "LogFilterPatterns", "LogNamespace"]),
-    (Ignored(SCHEDULING), SCHEDULING_OPTIONS),
-    (
-        Refused(Unsupported::new(
-            Environment,
-            "is not supported: programs are searched in the default path only: write the path of \
-             the program",
-        )),
-        &["ExecSearchPath"],
-    ),
+    (Ignored(NUMA), NUMA_OPTIONS),
     (RefusedUnless(NO, SESSIONS), &["SetLoginEnvironment"]),
     (Refused(SESSIONS), &["PAMName", "UtmpIdentifier", "UtmpMode"]),
     (Ignored(OLD_RESOURCES), OLD_RESOURCE_OPTIONS),
@@ -251,6 +242,83 @@ const ENVIRONMENT: &[&str] = &[
     "WorkingDirectory",
 ];
 
+/// Directories, credentials, and the search path.
+pub(super) const EXEC_OPTIONS: &[&str] = &[
+    "CacheDirectory",
+    "CacheDirectoryMode",
+    "ConfigurationDirectory",
+    "ConfigurationDirectoryMode",
+    "ExecSearchPath",
+    "LoadCredential",
+    "LogsDirectory",
+    "LogsDirectoryMode",
+    "RuntimeDirectory",
+    "RuntimeDirectoryMode",
+    "RuntimeDirectoryPreserve",
+    "SetCredential",
+    "StateDirectory",
+    "StateDirectoryMode",
+];
+
+/// Options of the scheduling.
+pub(super) const SCHEDULING: &[&str] = &[
+    "CPUAffinity",
+    "CPUSchedulingPolicy",
+    "CPUSchedulingPriority",
+    "CPUSchedulingResetOnFork",
+    "IOSchedulingClass",
+    "IOSchedulingPriority",
+    "TimerSlackNSec",
+];
+
+/// Restrictions that only root can impose on processes.
+pub(super) const SANDBOX: &[&str] = &[
+    "AmbientCapabilities",
+    "BindPaths",
+    "BindReadOnlyPaths",
+    "CapabilityBoundingSet",
+    "ExecPaths",
+    "InaccessibleDirectories",
+    "InaccessiblePaths",
+    "MountFlags",
+    "NoExecPaths",
+    "PrivateDevices",
+    "PrivateIPC",
+    "PrivateMounts",
+    "PrivateNetwork",
+    "PrivateTmp",
+    "ProcSubset",
+    "ProtectClock",
+    "ProtectControlGroups",
+    "ProtectHome",
+    "ProtectHostname",
+    "ProtectKernelLogs",
+    "ProtectKernelModules",
+    "ProtectKernelTunables",
+    "ProtectProc",
+    "ProtectSystem",
+    "ReadOnlyDirectories",
+    "ReadOnlyPaths",
+    "ReadWriteDirectories",
+    "ReadWritePaths",
+    "SecureBits",
+    "TemporaryFileSystem",
+];
+
+/// Restrictions that every user can impose on processes.
+pub(super) const FILTERS: &[&str] = &[
+    "LockPersonality",
+    "MemoryDenyWriteExecute",
+    "NoNewPrivileges",
+    "RestrictAddressFamilies",
+    "RestrictNamespaces",
+    "RestrictRealtime",
+    "RestrictSUIDSGID",
+    "SystemCallArchitectures",
+    "SystemCallErrorNumber",
+    "SystemCallFilter",
+];
+
 const LIMITS: &[&str] = &[
     "LimitAS",
     "LimitCORE",
@@ -300,45 +368,22 @@ const SWITCHES: &[&str] = &[
     "BindLogSockets",
     "DelegateNamespaces",
     "DynamicUser",
-    "LockPersonality",
-    "MemoryDenyWriteExecute",
     "MountAPIVFS",
-    "NoNewPrivileges",
     "PermissionsStartOnly",
     "PrivateBPF",
-    "PrivateDevices",
-    "PrivateIPC",
-    "PrivateMounts",
-    "PrivateNetwork",
     "PrivatePIDs",
-    "PrivateTmp",
     "PrivateUsers",
-    "ProtectClock",
-    "ProtectControlGroups",
-    "ProtectHome",
-    "ProtectHostname",
-    "ProtectKernelLogs",
-    "ProtectKernelModules",
-    "ProtectKernelTunables",
-    "ProtectSystem",
     "RemoveIPC",
-    "RestrictNamespaces",
-    "RestrictRealtime",
-    "RestrictSUIDSGID",
     "RootDirectoryStartOnly",
     "RootEphemeral",
 ];
 
 /// Lists and paths that an empty value resets.
 const CONFINING: &[&str] = &[
-    "AmbientCapabilities",
     "AppArmorProfile",
     "BPFProgram",
     "BindNetworkInterface",
-    "BindPaths",
-    "BindReadOnlyPaths",
     "DeviceAllow",
-    "ExecPaths",
     "ExtensionDirectories",
     "ExtensionImages",
     "IPAddressAllow",
@@ -346,18 +391,9 @@ const CONFINING: &[&str] = &[
     "IPCNamespacePath",
     "IPEgressFilterPath",
     "IPIngressFilterPath",
-    "InaccessibleDirectories",
-    "InaccessiblePaths",
-    "MountFlags",
     "MountImages",
     "NetworkNamespacePath",
-    "NoExecPaths",
     "Personality",
-    "ReadOnlyDirectories",
-    "ReadOnlyPaths",
-    "ReadWriteDirectories",
-    "ReadWritePaths",
-    "RestrictAddressFamilies",
     "RestrictFileSystems",
     "RestrictNetworkInterfaces",
     "RootDirectory",
@@ -368,15 +404,10 @@ const CONFINING: &[&str] = &[
     "RootMStack",
     "RootVerity",
     "SELinuxContext",
-    "SecureBits",
     "SmackProcessLabel",
     "SocketBindAllow",
     "SocketBindDeny",
-    "SystemCallArchitectures",
-    "SystemCallErrorNumber",
-    "SystemCallFilter",
     "SystemCallLog",
-    "TemporaryFileSystem",
     "UserNamespacePath",
 ];
 
@@ -388,50 +419,19 @@ const CONFINING_EVEN_IF_EMPTY: &[&str] = &[
     "BPFDelegateCommands",
     "BPFDelegateMaps",
     "BPFDelegatePrograms",
-    "CapabilityBoundingSet",
     "ExtensionImagePolicy",
     "MountImagePolicy",
     "NFTSet",
     "RootImagePolicy",
 ];
 
-const CREDENTIAL_OPTIONS: &[&str] = &[
-    "ImportCredential",
-    "LoadCredential",
-    "LoadCredentialEncrypted",
-    "SetCredential",
-    "SetCredentialEncrypted",
-];
+const CREDENTIAL_OPTIONS: &[&str] =
+    &["ImportCredential", "LoadCredentialEncrypted", "SetCredentialEncrypted"];
 
-const DIRECTORY_OPTIONS: &[&str] = &[
-    "CacheDirectory",
-    "CacheDirectoryMode",
-    "CacheDirectoryQuota",
-    "ConfigurationDirectory",
-    "ConfigurationDirectoryMode",
-    "LogsDirectory",
-    "LogsDirectoryMode",
-    "LogsDirectoryQuota",
-    "RuntimeDirectory",
-    "RuntimeDirectoryMode",
-    "StateDirectory",
-    "StateDirectoryMode",
-    "StateDirectoryQuota",
-];
+const DIRECTORY_OPTIONS: &[&str] =
+    &["CacheDirectoryQuota", "LogsDirectoryQuota", "StateDirectoryQuota"];
 
-const SCHEDULING_OPTIONS: &[&str] = &[
-    "CPUAffinity",
-    "CPUSchedulingPolicy",
-    "CPUSchedulingPriority",
-    "CPUSchedulingResetOnFork",
-    "CoredumpFilter",
-    "IOSchedulingClass",
-    "IOSchedulingPriority",
-    "MemoryKSM",
-    "NUMAMask",
-    "NUMAPolicy",
-    "TimerSlackNSec",
-];
+const NUMA_OPTIONS: &[&str] = &["CoredumpFilter", "MemoryKSM", "NUMAMask", "NUMAPolicy"];
 
 const OLD_RESOURCE_OPTIONS: &[&str] = &[
     "BlockIODeviceWeight",

@@ -166,6 +166,7 @@ fn command(line: &CommandLine, unit: &ValueContext<'_>) -> Result<Command, Strin
         ignore_failure: line.ignores_failure(),
         verbatim: !line.expands_variables(),
         privileged: matches!(line.privileges(), Privileges::Full | Privileges::KeepUser),
+        unconfined: line.privileges() == Privileges::Full,
         program,
     })
 }

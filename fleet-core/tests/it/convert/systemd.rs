@@ -97,10 +97,8 @@ fn unsupported_options_are_reported_with_position() {
     - a/web.service:4:1 Unit.PartOf is not converted: web.service does not stop
         together with db.service
     - a/web.service:5:1 Unit.Wants names cache.service, which is not among the files
-    - a/web.service:8:1 Service.ProtectHome is not supported: the native supervisor
-        cannot confine processes in this way
-    - a/web.service:9:1 Service.PrivateTmp is not supported: the native supervisor
-        cannot confine processes in this way
+    - a/web.service:8:1 Service.ProtectHome has no key in a stanza
+    - a/web.service:9:1 Service.PrivateTmp has no key in a stanza
     - a/web.service:10:1 Service.Typo is not a systemd option in [Service]
     + a/web.service:11:1 Service.LogRateLimitBurst has no effect, because there is no
         journal
@@ -168,8 +166,7 @@ fn ambiguous_units_are_left_out() {
     - needs.service:2:1 Unit.BindsTo names bad.service, which is not among the files
     + needs.service:3:1 Unit.After names bad.service, which is not among the files
     - value.service:3:1 the unit is left out: Service.Type is "forging"
-    - value.service:4:1 Service.ProtectHome is not supported: the native supervisor
-        cannot confine processes in this way
+    - value.service:4:1 Service.ProtectHome has no key in a stanza
     - y.service:2:1 the unit is left out: missing "=" in "ExecStart"
     "#);
 }

@@ -100,20 +100,6 @@ fn confined_daemon_is_refused() {
           ConditionPathExists=, …PathIsDirectory=, …FileNotEmpty=,
           …FileIsExecutable=, …Host=, …KernelCommandLine= and …User= are checked
           here, and their Assert…=: make the check in an ExecCondition= command
-    named.service:8:1: Service.ProtectSystem is not supported: the native supervisor
-          cannot confine processes in this way: remove the option, set it to a neutral
-          value, or run the unit under systemd
-    named.service:9:1: Service.CapabilityBoundingSet is not supported: the native
-          supervisor cannot confine processes in this way: remove the option, set it to a
-          neutral value, or run the unit under systemd
-    named.service:10:1: Service.StateDirectory is not supported: directories are not
-          created for units: remove it, and create them in an ExecStartPre= command such
-          as mkdir -p
-    named.service:12:1: Service.SystemCallFilter is not supported: the native supervisor
-          cannot confine processes in this way: remove the option, set it to a neutral
-          value, or run the unit under systemd
-    named.service:14:1: Service.LoadCredential is not supported: credentials are not
-          passed to units: remove it, and let the program read a file
     ");
 }
 

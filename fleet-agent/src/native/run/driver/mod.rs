@@ -380,6 +380,11 @@ impl RunDriver {
             // The file is stale now. Most services remove it themselves.
             drop(std::fs::remove_file(path));
         }
+        let restarts = self.requested.should_run();
+        self.resources().remove(&self.spec.run.exec_environment, restarts, |error, path| {
+            let (unit, path) = (&self.unit, path.display());
+            tracing::warn!(%error, %unit, %path, "cannot remove a file of a unit");
+        });
         self.remove_group();
     }
 

@@ -11,15 +11,17 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use rustix::process::{Pid, test_kill_process_group};
 
 use super::RunDriver;
+use crate::native::executor::sandbox::needs_executor;
 use crate::native::linux::exit::{ProcessExit, Sig, short_name};
 use crate::native::linux::limits::{descriptor_shortage, settings};
 use crate::native::linux::proc::{ProcessHandle, child};
 use crate::native::linux::process_info::{INVOCATION_ID, ProcessId, SYSTEMD_EXEC_PID};
 use crate::native::linux::spawn::Child;
 use crate::native::log::rate_limit::unrecorded_cause;
+use crate::native::run::exec_resources::ExecResources;
 use crate::native::run::kill_all::{SignalTargets, kill_all};
 use crate::native::run::machine::state::{Role, ServicePhase, SignalScope};
-use crate::native::run::process::{SpawnFailure, spawn};
+use crate::native::run::process::{Confinement, SpawnFailure, spawn};
 use crate::native::run::sd_notify_socket::NOTIFY_SOCKET;
 
 fn not_stored(error: &io::Error) -> String {
@@ -62,10 +64,27 @@ impl RunDriver {
         let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
         let limits = settings(&self.spec.run.resources);
         let group = self.group.as_ref().map(|group| (group, &limits[..]));
-        match spawn(command, environment, log, group, &self.context.environment, &extra) {
+        let executor = self.context.executor.as_ref().filter(|_| needs_executor(environment));
+        let empty_file = match executor.map(|_| self.context.empty_file()).transpose() {
+            Ok(path) => path.unwrap_or_default(),
+            Err(error) => return self.on_spawn_failed(not_spawned(not_stored(&error))),
+        };
+        let confinement = Confinement {
+            executor,
+            resources: &self.resources(),
+            empty_file: &empty_file,
+            main: self.service.run_state().main.map(|main| main.pid),
+        };
+        let passed = &self.context.environment;
+        match spawn(command, environment, log, group, passed, extra, &confinement) {
             Ok(started) => self.on_spawned(started),
             Err(problem) => self.on_spawn_failed(problem),
         }
+    }
+
+    /// Returns the places of the files that exist for this run.
+    pub(super) fn resources(&self) -> ExecResources {
+        ExecResources::new(&self.unit, &self.invocation, &self.context.credentials())
     }
 
     fn on_spawned(&mut self, started: Child) {

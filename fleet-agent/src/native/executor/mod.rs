@@ -1,0 +1,101 @@
+//! The program between the supervisor and a confined process of a unit.
+//!
+//! A child of the supervisor may only make system calls between its birth and its exec, because it
+//! is a copy of one thread. Mount namespaces, capabilities and filters of system calls need more
+//! than that. So the supervisor executes its own program again, which calls [`run_if_invoked`]
+//! first. This executor is a process with one thread. It reads an [`ExecPlan`] from its standard
+//! input, confines itself, and executes the program of the unit. systemd does the same.
+//!
+//! | module | topic |
+//! |---|---|
+//! | `plan` | the steps, as data that the supervisor sends |
+//! | `sandbox`, `filters` | a unit's sandbox to steps; runs in the supervisor |
+//! | `steps`, `mounts`, `network` | carrying out the steps; runs in the executor |
+//! | `syscalls` | system calls that no library in use offers |
+
+pub(in crate::native) mod filters;
+pub(in crate::native) mod mounts;
+mod network;
+pub(in crate::native) mod plan;
+pub(in crate::native) mod sandbox;
+mod steps;
+mod syscalls;
+
+use std::ffi::OsStr;
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use plan::{ExecFailure, ExecPlan};
+
+/// The name under which the executor runs.
+pub(in crate::native) const NAME: &str = "fleet-executor";
+
+/// The program that confines processes before it executes the programs of units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executor {
+    program: PathBuf,
+}
+
+impl Executor {
+    /// Uses this program, which must call [`run_if_invoked`] before anything else. The program file
+    /// may be replaced while it runs.
+    #[must_use]
+    pub fn current_program() -> Self {
+        Self { program: PathBuf::from("/proc/self/exe") }
+    }
+
+    /// Uses another program that calls [`run_if_invoked`] before anything else.
+    #[must_use]
+    pub fn at(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into() }
+    }
+
+    /// Returns the path of the program.
+    pub(in crate::native) fn program(&self) -> &Path {
+        &self.program
+    }
+}
+
+/// Confines this process and executes the program of a unit, if a supervisor has started this
+/// process as its executor. Otherwise returns at once. Call it first in `main`, before the process
+/// has threads.
+pub fn run_if_invoked() {
+    if std::env::args_os().next().as_deref() != Some(OsStr::new(NAME)) {
+        return;
+    }
+    let failure = match receive() {
+        Ok((connection, plan)) => {
+            let failure = steps::execute(&plan);
+            // The supervisor may be gone. Then the failure has no reader.
+            drop(serde_json::to_writer(&connection, &failure));
+            failure
+        }
+        Err(error) => ExecFailure::new(plan::EXIT_EXEC, "read the steps of its executor", &error),
+    };
+    std::process::exit(failure.code);
+}
+
+/// Reads the plan, and replaces the standard input by an empty one.
+fn receive() -> io::Result<(UnixStream, ExecPlan)> {
+    let mut connection = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    let mut text = Vec::new();
+    connection.read_to_end(&mut text)?;
+    Ok((connection, serde_json::from_slice(&text)?))
+}
+
+/// Sends the plan to an executor. Returns once it has executed the program of the unit, with the
+/// failure if it could not.
+pub(in crate::native) fn command(
+    connection: &mut UnixStream,
+    plan: &ExecPlan,
+) -> io::Result<Option<ExecFailure>> {
+    connection.write_all(&serde_json::to_vec(plan)?)?;
+    connection.shutdown(Shutdown::Write)?;
+    let mut report = Vec::new();
+    connection.read_to_end(&mut report)?;
+    if report.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(&report)?)) }
+}

@@ -1,0 +1,221 @@
+//! Converts the sandbox and the scheduling of a unit to the steps of an executor.
+
+use fleet_core::graph::ExecEnvironment;
+use fleet_core::graph::exec_options::{DirectoryKind, Scheduling};
+use fleet_core::graph::sandbox::{
+    Access, CapabilitySet, ProtectHome, ProtectSystem, Sandbox, SandboxSwitch,
+};
+use nix::libc;
+
+use super::filters::filters;
+use super::plan::{ExecPlan, Mount, MountKind, SchedulingPlan};
+
+/// Facts about a run that its sandbox depends on.
+#[derive(Debug, Clone, Default)]
+pub(in crate::native) struct SandboxContext {
+    /// The run's own directories for `/tmp` and `/var/tmp`.
+    pub(in crate::native) private_tmp: [String; 2],
+    /// An empty file without permissions.
+    pub(in crate::native) empty_file: String,
+    /// The main process, whose network and IPC namespaces the other processes share.
+    pub(in crate::native) main: Option<u32>,
+}
+
+/// Returns whether the unit needs an executor.
+pub(in crate::native) fn needs_executor(exec: &ExecEnvironment) -> bool {
+    exec.sandbox != Sandbox::default() || exec.scheduling != Scheduling::default()
+}
+
+/// Adds the steps for the sandbox and the scheduling to a plan. The error says why the sandbox
+/// cannot be set up.
+pub(in crate::native) fn confine(
+    plan: &mut ExecPlan,
+    exec: &ExecEnvironment,
+    context: &SandboxContext,
+) -> Result<(), String> {
+    let sandbox = &exec.sandbox;
+    plan.scheduling = scheduling(&exec.scheduling);
+    plan.mounts = mounts(exec, context);
+    plan.namespaces = namespaces(sandbox, !plan.mounts.is_empty());
+    plan.shares_namespaces_of = context.main;
+    plan.bounding_set = bounding_set(sandbox).map(|set| set.0);
+    plan.ambient = sandbox.ambient_capabilities.0;
+    plan.secure_bits = sandbox.secure_bits;
+    plan.no_new_privileges = sandbox.has(SandboxSwitch::NoNewPrivileges);
+    plan.filters = filters(sandbox)?;
+    Ok(())
+}
+
+fn namespaces(sandbox: &Sandbox, has_mounts: bool) -> i32 {
+    let wanted = [
+        (has_mounts || sandbox.has(SandboxSwitch::PrivateMounts), libc::CLONE_NEWNS),
+        (sandbox.has(SandboxSwitch::PrivateNetwork), libc::CLONE_NEWNET),
+        (sandbox.has(SandboxSwitch::PrivateIPC), libc::CLONE_NEWIPC),
+        (sandbox.has(SandboxSwitch::ProtectHostname), libc::CLONE_NEWUTS),
+    ];
+    wanted.iter().filter(|(is_wanted, _)| *is_wanted).fold(0, |all, (_, flag)| all | flag)
+}
+
+/// Capabilities that are lost with a protection.
+const LOST: [(SandboxSwitch, &[&str]); 4] = [
+    (SandboxSwitch::PrivateDevices, &["CAP_MKNOD", "CAP_SYS_RAWIO"]),
+    (SandboxSwitch::ProtectClock, &["CAP_SYS_TIME", "CAP_WAKE_ALARM"]),
+    (SandboxSwitch::ProtectKernelLogs, &["CAP_SYSLOG"]),
+    (SandboxSwitch::ProtectKernelModules, &["CAP_SYS_MODULE"]),
+];
+
+/// Returns the capabilities that programs may gain; `None` if these are all.
+fn bounding_set(sandbox: &Sandbox) -> Option<CapabilitySet> {
+    let lost = LOST.iter().filter(|(switch, _)| sandbox.has(*switch));
+    let lost = lost.flat_map(|(_, names)| *names).filter_map(|name| CapabilitySet::named(name));
+    let lost = lost.fold(CapabilitySet::default(), CapabilitySet::union);
+    let named = sandbox.capability_bounding_set;
+    let all = CapabilitySet::ALL;
+    Some(named.unwrap_or(all).without(lost)).filter(|kept| *kept != all)
+}
+
+fn scheduling(scheduling: &Scheduling) -> SchedulingPlan {
+    const RESET_ON_FORK: i32 = 0x4000_0000;
+    const BEST_EFFORT: i32 = 2;
+    const MEDIUM_PRIORITY: i32 = 4;
+    let it = scheduling;
+    let is_cpu = it.cpu_policy.is_some() || it.cpu_priority.is_some() || it.reset_on_fork;
+    let policy = it.cpu_policy.unwrap_or_default();
+    let is_realtime = [libc::SCHED_FIFO, libc::SCHED_RR].contains(&policy);
+    // Only realtime policies have priorities.
+    let priority = if is_realtime { it.cpu_priority.unwrap_or(1).max(1) } else { 0 };
+    let flags = if it.reset_on_fork { RESET_ON_FORK } else { 0 };
+    let io = match (it.io_class, it.io_priority) {
+        (None, None) => None,
+        (Some(0), _) => Some((0, 0)),
+        (class, priority) => {
+            Some((class.unwrap_or(BEST_EFFORT), priority.unwrap_or(MEDIUM_PRIORITY)))
+        }
+    };
+    SchedulingPlan {
+        processors: it.cpu_affinity.iter().copied().collect(),
+        cpu: is_cpu.then_some((policy | flags, priority)),
+        io,
+        timer_slack: it.timer_slack,
+    }
+}
+
+use MountKind::{Exec, NoExec, ReadOnly, ReadWrite, ReadWriteByDefault};
+
+/// Options of small file systems without contents.
+const EMPTY: &str = "mode=0755,size=10%,nr_inodes=400k";
+
+const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+
+/// Kernel settings that `ProtectKernelTunables=` makes read-only.
+const TUNABLES: [&str; 16] = [
+    "/proc/acpi",
+    "/proc/apm",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/latency_stats",
+    "/proc/mtrr",
+    "/proc/scsi",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/timer_stats",
+    "/sys",
+    "/sys/fs/bpf",
+    "/sys/kernel/debug",
+    "/sys/kernel/tracing",
+];
+
+fn mounts(exec: &ExecEnvironment, context: &SandboxContext) -> Vec<Mount> {
+    let sandbox = &exec.sandbox;
+    let mut all = Vec::new();
+    let mut add = |paths: &[&str], kind: &MountKind, optional: bool| {
+        let mount = |path: &&str| Mount { path: (*path).to_owned(), kind: kind.clone(), optional };
+        all.extend(paths.iter().map(mount));
+    };
+    let inaccessible = MountKind::Inaccessible { empty_file: context.empty_file.clone() };
+    match sandbox.protect_system {
+        ProtectSystem::No => {}
+        ProtectSystem::Strict => {
+            add(&["/"], &ReadOnly, false);
+            add(&["/dev", "/proc", "/sys"], &ReadWriteByDefault, false);
+            add(&HOMES, &ReadWriteByDefault, true);
+        }
+        level => {
+            add(&["/usr"], &ReadOnly, false);
+            add(&["/bin", "/boot", "/efi", "/lib", "/lib64", "/sbin"], &ReadOnly, true);
+            if level == ProtectSystem::Full {
+                add(&["/etc"], &ReadOnly, false);
+            }
+        }
+    }
+    match sandbox.protect_home {
+        ProtectHome::No => {}
+        ProtectHome::Yes => add(&HOMES, &inaccessible, true),
+        ProtectHome::ReadOnly => add(&HOMES, &ReadOnly, true),
+        ProtectHome::Tmpfs => {
+            let kind = MountKind::Tmpfs { options: EMPTY.to_owned(), read_only: true };
+            add(&HOMES, &kind, true);
+        }
+    }
+    if sandbox.has(SandboxSwitch::ProtectKernelTunables) {
+        add(&TUNABLES, &ReadOnly, true);
+        add(&["/sys/fs/cgroup", "/sys/fs/selinux"], &ReadWriteByDefault, true);
+        add(&["/proc/kallsyms", "/proc/kcore"], &inaccessible, true);
+    }
+    if sandbox.has(SandboxSwitch::ProtectKernelModules) {
+        add(&["/lib/modules", "/usr/lib/modules"], &inaccessible, true);
+    }
+    if sandbox.has(SandboxSwitch::ProtectKernelLogs) {
+        add(&["/dev/kmsg", "/proc/kmsg"], &inaccessible, true);
+    }
+    if sandbox.has(SandboxSwitch::ProtectControlGroups) {
+        add(&["/sys/fs/cgroup"], &ReadOnly, false);
+    }
+    if sandbox.has(SandboxSwitch::PrivateDevices) {
+        add(&["/dev"], &MountKind::Devices, false);
+    }
+    let mut proc = Vec::new();
+    proc.extend(sandbox.protect_proc.map(|hidden| ("hidepid".to_owned(), hidden.to_owned())));
+    if sandbox.has(SandboxSwitch::ProcSubsetPid) {
+        proc.push(("subset".to_owned(), "pid".to_owned()));
+    }
+    if !proc.is_empty() {
+        add(&["/proc"], &MountKind::Proc { options: proc }, false);
+    }
+    if sandbox.has(SandboxSwitch::PrivateTmp) {
+        for (path, source) in ["/tmp", "/var/tmp"].into_iter().zip(&context.private_tmp) {
+            let source = source.clone();
+            add(&[path], &MountKind::Bind { source, recursive: false, read_only: false }, false);
+        }
+    }
+    for (path, options) in &sandbox.temporary_file_systems {
+        let read_only = options.split(',').any(|option| option == "ro");
+        let options = [EMPTY, options].join(",");
+        add(&[path], &MountKind::Tmpfs { options, read_only }, false);
+    }
+    for bind in &sandbox.binds {
+        let (source, recursive) = (bind.source.clone(), bind.recursive);
+        let kind = MountKind::Bind { source, recursive, read_only: bind.read_only };
+        add(&[&bind.target], &kind, bind.optional);
+    }
+    for path in &sandbox.paths {
+        let kind = match path.access {
+            Access::Inaccessible => &inaccessible,
+            Access::ReadOnly => &ReadOnly,
+            Access::ReadWrite => &ReadWrite,
+            Access::NoExec => &NoExec,
+            Access::Exec => &Exec,
+        };
+        add(&[&path.path], kind, path.optional);
+    }
+    if !all.is_empty() {
+        let own = DirectoryKind::ALL.into_iter().filter(|it| *it != DirectoryKind::Configuration);
+        for (path, _) in own.flat_map(|kind| &exec.directories.of(kind).paths) {
+            let (path, kind) = (path.clone(), ReadWrite);
+            all.push(Mount { path, kind, optional: true });
+        }
+    }
+    all
+}

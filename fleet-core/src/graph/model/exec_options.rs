@@ -1,0 +1,124 @@
+//! Directories, credentials and scheduling of the processes of a unit.
+
+use std::collections::BTreeSet;
+
+/// Directories that exist while the unit runs, or longer: `RuntimeDirectory=` and its relatives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecDirectories {
+    /// The directories of each kind.
+    pub kinds: [DirectoryGroup; 5],
+    /// `RuntimeDirectoryPreserve=`.
+    pub preserve_runtime: PreserveRuntime,
+}
+
+/// Directories of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryGroup {
+    /// Absolute paths, each with the symbolic links that lead to it.
+    pub paths: Vec<(String, Vec<String>)>,
+    /// File mode.
+    pub mode: u32,
+}
+
+impl Default for DirectoryGroup {
+    fn default() -> Self {
+        Self { paths: Vec::new(), mode: 0o755 }
+    }
+}
+
+/// Kinds of directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DirectoryKind {
+    /// `RuntimeDirectory=`: removed when the unit stops.
+    Runtime,
+    /// `StateDirectory=`.
+    State,
+    /// `CacheDirectory=`.
+    Cache,
+    /// `LogsDirectory=`.
+    Logs,
+    /// `ConfigurationDirectory=`: owned by root.
+    Configuration,
+}
+
+impl DirectoryKind {
+    /// All kinds, in the order of [`ExecDirectories::kinds`].
+    pub const ALL: [Self; 5] =
+        [Self::Runtime, Self::State, Self::Cache, Self::Logs, Self::Configuration];
+
+    /// Returns the environment variable with the paths of the directories.
+    #[must_use]
+    pub fn variable(self) -> &'static str {
+        match self {
+            Self::Runtime => "RUNTIME_DIRECTORY",
+            Self::State => "STATE_DIRECTORY",
+            Self::Cache => "CACHE_DIRECTORY",
+            Self::Logs => "LOGS_DIRECTORY",
+            Self::Configuration => "CONFIGURATION_DIRECTORY",
+        }
+    }
+}
+
+impl ExecDirectories {
+    /// Returns the directories of a kind.
+    #[must_use]
+    pub fn of(&self, kind: DirectoryKind) -> &DirectoryGroup {
+        &self.kinds[kind as usize]
+    }
+
+    /// Returns whether there are no directories.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kinds.iter().all(|group| group.paths.is_empty())
+    }
+}
+
+/// Values of `RuntimeDirectoryPreserve=`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PreserveRuntime {
+    /// The runtime directories are removed when the unit stops.
+    #[default]
+    No,
+    /// They are kept for a restart.
+    Restart,
+    /// They are always kept.
+    Yes,
+}
+
+/// Secret data that the processes find as a file (`LoadCredential=`, `SetCredential=`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Name of the file.
+    pub id: String,
+    /// Contents of the file.
+    pub source: CredentialSource,
+}
+
+/// Contents of a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CredentialSource {
+    /// The contents of the file at this absolute path.
+    File(String),
+    /// This text, unless a file has set the credential.
+    Text(String),
+}
+
+/// Scheduling of processes; `None` inherits the supervisor's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Scheduling {
+    /// `CPUAffinity=`; empty means all processors.
+    pub cpu_affinity: BTreeSet<u16>,
+    /// `CPUSchedulingPolicy=`, as the kernel's number.
+    pub cpu_policy: Option<i32>,
+    /// `CPUSchedulingPriority=`.
+    pub cpu_priority: Option<i32>,
+    /// `CPUSchedulingResetOnFork=`.
+    pub reset_on_fork: bool,
+    /// `IOSchedulingClass=`, as the kernel's number.
+    pub io_class: Option<i32>,
+    /// `IOSchedulingPriority=`, from 0 (first) to 7.
+    pub io_priority: Option<i32>,
+    /// `TimerSlackNSec=` in nanoseconds.
+    pub timer_slack: Option<u64>,
+}
