@@ -1,4 +1,5 @@
-//! Tests of clusters: three booted machines with their own systemd, and a real etcd.
+//! Tests of clusters: three booted machines with their own systemd, and a real etcd. Also a
+//! comparison of confined units under both service managers.
 //!
 //! The campaign injects random faults for minutes or hours, with `scripts/campaign`.
 //!
@@ -8,6 +9,7 @@
 
 mod campaign;
 mod cluster;
+mod confinement;
 mod figures;
 mod kit;
 mod observe;

@@ -272,3 +272,157 @@ fn x32_refusal() -> Vec<BpfInstruction> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+    const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+    const NATIVE: u32 = match cfg!(target_arch = "x86_64") {
+        true => 0xc000_003e,
+        false => 0xc000_00b7,
+    };
+
+    /// Runs a filter as the kernel does, and returns its action for a system call.
+    fn action(filter: &[BpfInstruction], arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let words = arguments.iter().flat_map(|it| [*it as u32, (*it >> 32) as u32]);
+        let data: Vec<u32> = [number, arch, 0, 0].into_iter().chain(words).collect();
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let (code, jt, jf, k) = filter[at];
+            let jump = |is_true| usize::from(if is_true { jt } else { jf });
+            at += 1;
+            match code {
+                0x20 => value = data[k as usize / 4],
+                0x54 => value &= k,
+                0x05 => at += k as usize,
+                0x15 => at += jump(value == k),
+                0x25 => at += jump(value > k),
+                0x35 => at += jump(value >= k),
+                0x45 => at += jump(value & k != 0),
+                0x06 => return k,
+                other => panic!("unknown instruction {other:#x}"),
+            }
+        }
+    }
+
+    /// Returns the strongest action of all filters.
+    fn decide(sandbox: &Sandbox, call: &str, arguments: &[u64]) -> u32 {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let number = u32::try_from(number(call).expect("it is known")).expect("it is small");
+        let filters = filters(sandbox).expect("they can be built");
+        let actions = filters.iter().map(|filter| action(filter, NATIVE, number, all));
+        actions.min_by_key(|action| action.cast_signed()).unwrap_or(ALLOW)
+    }
+
+    fn errno(number: i32) -> u32 {
+        libc::SECCOMP_RET_ERRNO | number.unsigned_abs()
+    }
+
+    fn with(switch: SandboxSwitch) -> Sandbox {
+        let mut sandbox = Sandbox::default();
+        sandbox.switches.insert(switch);
+        sandbox
+    }
+
+    #[test]
+    fn switches_forbid_calls_by_their_arguments() {
+        use SandboxSwitch::{
+            LockPersonality, MemoryDenyWriteExecute, ProtectClock, RestrictRealtime,
+            RestrictSUIDSGID,
+        };
+        let denied = errno(libc::EPERM);
+        for (switch, call, arguments, expected) in [
+            (LockPersonality, "personality", &[8][..], denied),
+            (LockPersonality, "personality", &[0], ALLOW),
+            (MemoryDenyWriteExecute, "mmap", &[0, 0, 6], denied),
+            (MemoryDenyWriteExecute, "mmap", &[0, 0, 5], ALLOW),
+            (MemoryDenyWriteExecute, "mprotect", &[0, 0, 4], denied),
+            (ProtectClock, "clock_settime", &[], denied),
+            (ProtectClock, "clock_gettime", &[], ALLOW),
+            (RestrictRealtime, "sched_setscheduler", &[0, 1], denied),
+            (RestrictRealtime, "sched_setscheduler", &[0, 3], ALLOW),
+            (RestrictSUIDSGID, "fchmodat", &[0, 0, 0o4755], denied),
+            (RestrictSUIDSGID, "fchmodat", &[0, 0, 0o1755], ALLOW),
+            (RestrictSUIDSGID, "openat", &[0, 0, 0o100, 0o2700], denied),
+            (RestrictSUIDSGID, "openat", &[0, 0, 0, 0o2700], ALLOW),
+            (RestrictSUIDSGID, "openat2", &[], errno(libc::ENOSYS)),
+        ] {
+            let found = decide(&with(switch), call, arguments);
+            assert_eq!(found, expected, "{switch:?} {call} {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn families_and_namespaces_are_restricted() {
+        let families = |permit, list: &[u16]| Sandbox {
+            address_families: Some(AddressFamilies {
+                permit,
+                families: list.iter().copied().collect(),
+            }),
+            ..Sandbox::default()
+        };
+        let unsupported = errno(libc::EAFNOSUPPORT);
+        for (sandbox, family, expected) in [
+            (families(true, &[1, 2]), 2, ALLOW),
+            (families(true, &[1, 2]), 10, unsupported),
+            (families(true, &[]), 1, unsupported),
+            (families(false, &[2]), 2, unsupported),
+            (families(false, &[2]), 1, ALLOW),
+        ] {
+            assert_eq!(decide(&sandbox, "socket", &[family]), expected, "{sandbox:?} {family}");
+        }
+        let user = u64::from(0x1000_0000_u32);
+        let sandbox = Sandbox { namespaces: Some(0x4000_0000), ..Sandbox::default() };
+        for (call, arguments, expected) in [
+            ("unshare", &[user][..], errno(libc::EPERM)),
+            ("unshare", &[0x4000_0000], ALLOW),
+            ("clone", &[user | 17], errno(libc::EPERM)),
+            ("clone", &[17], ALLOW),
+            ("clone3", &[], errno(libc::ENOSYS)),
+            ("setns", &[3, 0], errno(libc::EPERM)),
+            ("setns", &[3, 0x4000_0000], ALLOW),
+        ] {
+            assert_eq!(decide(&sandbox, call, arguments), expected, "{call} {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn call_filters_have_actions() {
+        let filter = |permit, calls: &[(&str, Option<SystemCallAction>)]| SystemCallFilter {
+            permit,
+            calls: calls.iter().map(|(call, action)| ((*call).to_owned(), *action)).collect(),
+        };
+        let permitted = Sandbox {
+            system_calls: Some(filter(true, &[("read", None), ("no_such_call", None)])),
+            ..Sandbox::default()
+        };
+        assert_eq!(decide(&permitted, "read", &[]), ALLOW);
+        assert_eq!(decide(&permitted, "write", &[]), KILL);
+        let with_error = Sandbox { system_call_error: Some(1), ..permitted };
+        assert_eq!(decide(&with_error, "write", &[]), errno(libc::EPERM));
+        let own = Some(SystemCallAction::Error(13));
+        let denied = Sandbox {
+            system_calls: Some(filter(false, &[("reboot", None), ("swapon", own)])),
+            ..Sandbox::default()
+        };
+        assert_eq!(decide(&denied, "reboot", &[]), KILL);
+        assert_eq!(decide(&denied, "swapon", &[]), errno(libc::EACCES));
+        assert_eq!(decide(&denied, "read", &[]), ALLOW);
+    }
+
+    #[test]
+    fn other_architectures_are_killed() {
+        const I386: u32 = 0x4000_0003;
+        const X32: u32 = 0x4000_0000;
+        let filters = filters(&with(SandboxSwitch::NativeSystemCalls)).expect("it can be built");
+        assert_eq!(filters.len(), 1);
+        assert_eq!(action(&filters[0], NATIVE, 0, [0; 6]), ALLOW);
+        assert_eq!(action(&filters[0], I386, 0, [0; 6]), KILL);
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(action(&filters[0], NATIVE, X32, [0; 6]), KILL);
+        }
+    }
+}

@@ -381,3 +381,81 @@ fn fill_devices(directory: &Path, devices: Vec<(&'static str, OwnedFd)>) -> io::
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(path: &str, kind: MountKind) -> Mount {
+        Mount { path: path.to_owned(), kind, optional: false }
+    }
+
+    fn tmpfs() -> MountKind {
+        MountKind::Tmpfs { options: String::new(), read_only: false }
+    }
+
+    fn inaccessible() -> MountKind {
+        MountKind::Inaccessible { empty_file: "/empty".to_owned() }
+    }
+
+    /// Formats the entries in their order, with their attributes.
+    fn entries(mounts: &[Mount]) -> Vec<String> {
+        let table = MountTable::new(mounts);
+        let format = |entry: &Entry| {
+            let (set, clear) = table.attributes(entry);
+            let flags = [
+                (set, MountAttrFlags::MOUNT_ATTR_RDONLY, " ro"),
+                (clear, MountAttrFlags::MOUNT_ATTR_RDONLY, " rw"),
+                (set, MountAttrFlags::MOUNT_ATTR_NOEXEC, " noexec"),
+                (clear, MountAttrFlags::MOUNT_ATTR_NOEXEC, " exec"),
+            ];
+            let flags = flags.iter().filter(|(all, flag, _)| all.contains(*flag));
+            let flags: String = flags.map(|(.., word)| *word).collect();
+            let later = if table.is_below_other_contents(entry) { " later" } else { "" };
+            format!("{}{flags}{later}", entry.path.display())
+        };
+        table.entries().map(format).collect()
+    }
+
+    #[test]
+    fn nearest_entry_decides_the_attributes() {
+        use MountKind::{Exec, NoExec, ReadOnly, ReadWrite, ReadWriteByDefault};
+        assert_eq!(
+            entries(&[
+                mount("/none/a/b", ReadWrite),
+                mount("/", ReadOnly),
+                mount("/none/a/b/c", NoExec),
+                mount("/none", NoExec),
+                mount("/none/a", Exec),
+            ]),
+            [
+                "/ ro",
+                "/none ro noexec",
+                "/none/a ro exec",
+                "/none/a/b rw exec",
+                "/none/a/b/c rw noexec"
+            ]
+        );
+        assert_eq!(
+            entries(&[mount("/none", ReadWriteByDefault), mount("/none", ReadOnly)]),
+            ["/none ro"]
+        );
+        assert_eq!(
+            entries(&[mount("/none", ReadWrite), mount("/none", NoExec)]),
+            ["/none rw noexec"]
+        );
+    }
+
+    #[test]
+    fn paths_below_other_contents_are_copied_later() {
+        assert_eq!(
+            entries(&[
+                mount("/none/a", MountKind::ReadOnly),
+                mount("/none", tmpfs()),
+                mount("/gone/a", MountKind::ReadWrite),
+                mount("/gone", inaccessible()),
+            ]),
+            ["/gone ro noexec", "/none rw", "/none/a ro later"]
+        );
+    }
+}

@@ -219,3 +219,67 @@ fn mounts(exec: &ExecEnvironment, context: &SandboxContext) -> Vec<Mount> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use fleet_core::graph::sandbox::{BindPath, PathAccess};
+
+    use super::*;
+
+    #[test]
+    fn options_become_mounts() {
+        let mut exec = ExecEnvironment::default();
+        exec.directories.kinds[DirectoryKind::State as usize].paths =
+            vec![("/var/lib/own".to_owned(), Vec::new())];
+        assert!(!needs_executor(&exec) && mounts(&exec, &SandboxContext::default()).is_empty());
+        let sandbox = &mut exec.sandbox;
+        sandbox.protect_system = ProtectSystem::Full;
+        sandbox.protect_home = ProtectHome::ReadOnly;
+        sandbox.protect_proc = Some("invisible");
+        sandbox.switches =
+            [SandboxSwitch::PrivateTmp, SandboxSwitch::PrivateDevices].into_iter().collect();
+        sandbox.temporary_file_systems = vec![("/srv".to_owned(), "ro,size=1M".to_owned())];
+        sandbox.binds = vec![BindPath {
+            source: "/a".to_owned(),
+            target: "/srv/a".to_owned(),
+            optional: true,
+            read_only: true,
+            recursive: false,
+        }];
+        let path = "/gone".to_owned();
+        sandbox.paths = vec![PathAccess { access: Access::Inaccessible, path, optional: true }];
+        let context = SandboxContext {
+            private_tmp: ["/tmp/own/tmp", "/var/tmp/own/tmp"].map(str::to_owned),
+            empty_file: "/empty".to_owned(),
+            main: Some(7),
+        };
+        let mut plan = ExecPlan::default();
+        confine(&mut plan, &exec, &context).expect("it can be confined");
+        let mounts = plan.mounts.iter().map(|mount| {
+            let optional = if mount.optional { " (optional)" } else { "" };
+            format!("{}{optional}: {:?}", mount.path, mount.kind)
+        });
+        insta::assert_snapshot!(mounts.collect::<Vec<_>>().join("\n"), @"");
+        assert_eq!((plan.namespaces, plan.shares_namespaces_of), (libc::CLONE_NEWNS, Some(7)));
+        let lost = ["CAP_MKNOD", "CAP_SYS_RAWIO"].map(|name| CapabilitySet::named(name));
+        let lost = lost.into_iter().flatten().fold(CapabilitySet::default(), CapabilitySet::union);
+        assert_eq!(plan.bounding_set, Some(CapabilitySet::ALL.without(lost).0));
+    }
+
+    #[test]
+    fn priorities_have_systemds_defaults() {
+        let plan = |set: fn(&mut Scheduling)| {
+            let mut asked = Scheduling::default();
+            set(&mut asked);
+            let plan = scheduling(&asked);
+            (plan.cpu, plan.io)
+        };
+        assert_eq!(plan(|_| {}), (None, None));
+        assert_eq!(plan(|it| it.cpu_policy = Some(libc::SCHED_FIFO)), (Some((1, 1)), None));
+        assert_eq!(plan(|it| it.cpu_priority = Some(9)), (Some((0, 0)), None));
+        assert_eq!(plan(|it| it.reset_on_fork = true), (Some((0x4000_0000, 0)), None));
+        assert_eq!(plan(|it| it.io_class = Some(3)), (None, Some((3, 4))));
+        assert_eq!(plan(|it| it.io_priority = Some(0)), (None, Some((2, 0))));
+        assert_eq!(plan(|it| it.io_class = Some(0)), (None, Some((0, 0))));
+    }
+}

@@ -15,12 +15,11 @@ fn unit(trace: &str, option: &str) -> String {
     )
 }
 
-const REFUSED: [&str; 12] = [
+const REFUSED: [&str; 11] = [
     "Service.PrivateUsers=yes",
     "Service.KillMode=none",
     "Service.RootDirectory=/srv",
     "Service.Sockets=a.socket",
-    "Service.Type=dbus",
     "Service.ExecStart=/bin/true",
     "Service.ExecStopPost='open",
     "Service.PrivatTmp=1",

@@ -15,6 +15,7 @@ use crate::graph::model::{KillMode, NotifyAccess, Run, Signal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Simple,
+    Dbus,
     Exec,
     Idle,
     Forking,
@@ -30,6 +31,7 @@ pub(super) struct Draft {
     pub(super) default_dependencies: Option<bool>,
     pub(super) service_type: Option<Type>,
     pub(super) remain: bool,
+    pub(super) permissions_start_only: bool,
     pub(super) pid_file: Option<String>,
     pub(super) notify_access: Option<NotifyAccess>,
     pub(super) reload_signal: Option<Signal>,
@@ -52,9 +54,10 @@ pub(super) struct UnitProblems {
 /// An option by section and name.
 pub(super) type OptionName = (&'static str, &'static str);
 
-const TYPES: [(&str, Type); 7] = [
+const TYPES: [(&str, Type); 8] = [
     ("simple", Type::Simple),
     ("exec", Type::Exec),
+    ("dbus", Type::Dbus),
     ("idle", Type::Idle),
     ("oneshot", Type::Oneshot),
     ("notify", Type::Notify),
@@ -184,6 +187,7 @@ impl Draft {
         match name {
             "Type" => self.service_type = Some(choice(value, &TYPES)?),
             "RemainAfterExit" => self.remain = flag(value)?,
+            "PermissionsStartOnly" => self.permissions_start_only = flag(value)?,
             "PIDFile" => self.pid_file = pid_file(value, unit)?,
             "NotifyAccess" => self.notify_access = Some(choice(value, &ACCESS)?),
             "ReloadSignal" => self.reload_signal = Some(signal(value)?),

@@ -26,7 +26,13 @@ impl Draft {
 
     pub(super) fn service_problems(&self) -> UnitProblems {
         let refused = [self.commands(), self.forking(), self.oneshot()];
-        let remarked = [self.idle(), self.pid_file(), self.runtime(), self.growth(), self.signal()];
+        let remarked = [
+            self.approximate_type(),
+            self.pid_file(),
+            self.runtime(),
+            self.growth(),
+            self.signal(),
+        ];
         UnitProblems {
             refused: refused.into_iter().flatten().collect(),
             remarked: remarked
@@ -71,9 +77,13 @@ impl Draft {
         })
     }
 
-    fn idle(&self) -> Option<(OptionName, &'static str)> {
-        let idle = self.service_type == Some(Type::Idle);
-        idle.then_some((("Service", "Type"), "is treated as simple: the start is not delayed"))
+    fn approximate_type(&self) -> Option<(OptionName, &'static str)> {
+        let text = match self.service_type? {
+            Type::Idle => "is treated as simple: the start is not delayed",
+            Type::Dbus => "is treated as exec: names on the message bus are not observed",
+            _ => return None,
+        };
+        Some((("Service", "Type"), text))
     }
 
     fn pid_file(&self) -> Option<(OptionName, &'static str)> {
@@ -159,7 +169,7 @@ impl Draft {
         let kind = self.kind();
         let reloads = kind == Type::NotifyReload;
         let oneshot = kind == Type::Oneshot;
-        Run {
+        let mut run = Run {
             reload_signal: reloads.then(|| self.reload_signal.unwrap_or(Signal::HUP)),
             on_clean_exit: match self.remain {
                 _ if oneshot => OnCleanExit::default(),
@@ -173,7 +183,13 @@ impl Draft {
             notify_access: self.access(kind),
             runtime_max: self.run.runtime_max.filter(|_| !oneshot),
             ..self.run.clone()
+        };
+        if self.permissions_start_only {
+            let lists = [&mut run.start_pre, &mut run.start_post, &mut run.reload, &mut run.stop];
+            let others = lists.into_iter().chain([&mut run.stop_post]).flatten();
+            others.for_each(|command| (command.privileged, command.unconfined) = (true, true));
         }
+        run
     }
 
     /// Returns the processes from which notifications are accepted. For a unit with readiness or

@@ -4,11 +4,6 @@ use super::accept::OptionGroup::{Environment, Lifecycle, Sandboxing};
 use super::support::Support::{Honoured, Ignored, Refused, RefusedUnless};
 use super::support::{ACTION, Group, NO, Unsupported};
 
-const BUS: Unsupported = Unsupported::new(
-    Environment,
-    "is not supported: there is no message bus here: remove it, and use Type=notify \
-     or Type=exec",
-);
 const CONFINES: Unsupported = Unsupported::new(
     Sandboxing,
     "is not supported: the native supervisor cannot confine processes in this \
@@ -32,10 +27,6 @@ const DESCRIPTORS: Unsupported = Unsupported::new(
 const INPUT: Unsupported = Unsupported::new(
     Environment,
     "is not supported: the standard input of units is empty: remove it",
-);
-const LOGGING: Unsupported = Unsupported::new(
-    Environment,
-    "is not supported: the log of a unit holds only lines: remove it",
 );
 const OLD_RESOURCES: &str = "has no effect: it belongs to cgroup v1: write MemoryMax=, \
                              CPUWeight= or IOWeight=";
@@ -64,7 +55,7 @@ pub(super) const SERVICE: &[Group] = &[
     (Ignored("affects only `systemctl clean`"), &["TimeoutCleanSec"]),
     (RefusedUnless(&["none"], ACTION), &["FailureAction", "StartLimitAction"]),
     (Refused(ACTION), &["RebootArgument"]),
-    (RefusedUnless(&[""], BUS), &["BusName"]),
+    (Ignored("has no effect, because names on the message bus are not observed"), &["BusName"]),
     (
         RefusedUnless(
             &["main"],
@@ -77,14 +68,7 @@ pub(super) const SERVICE: &[Group] = &[
         &["ExitType"],
     ),
     (
-        RefusedUnless(
-            &["continue"],
-            Unsupported::new(
-                Lifecycle,
-                "is not supported: a process killed for lack of memory cannot be told apart from \
-                 others that a signal killed: write continue",
-            ),
-        ),
+        Ignored("has no effect: the kernel's choice of a process to kill is no event here"),
         &["OOMPolicy"],
     ),
     (
@@ -173,10 +157,13 @@ pub(super) const SERVICE: &[Group] = &[
     (Refused(CREDENTIALS), CREDENTIAL_OPTIONS),
     (Refused(DIRECTORIES), DIRECTORY_OPTIONS),
     (Refused(INPUT), &["StandardInputData", "StandardInputText"]),
-    (Refused(LOGGING), &["LogExtraFields", "LogFilterPatterns", "LogNamespace"]),
     (Ignored(NUMA), NUMA_OPTIONS),
     (RefusedUnless(NO, SESSIONS), &["SetLoginEnvironment"]),
-    (Refused(SESSIONS), &["PAMName", "UtmpIdentifier", "UtmpMode"]),
+    (Refused(SESSIONS), &["PAMName"]),
+    (Ignored("has no effect, because logins are not recorded"), &["UtmpIdentifier", "UtmpMode"]),
+    (Ignored("has no effect, because calls are not logged"), &["SystemCallLog"]),
+    (Ignored("has no effect without RootDirectory="), &["MountAPIVFS", "RootDirectoryStartOnly"]),
+    (Ignored("has no effect: IPC objects of the user remain"), &["RemoveIPC"]),
     (Ignored(OLD_RESOURCES), OLD_RESOURCE_OPTIONS),
     (Ignored("has no effect, because units have no slices"), &["Slice"]),
     (Ignored(RESOURCES), RESOURCE_OPTIONS),
@@ -231,6 +218,7 @@ const ENVIRONMENT: &[&str] = &[
     "Nice",
     "OOMScoreAdjust",
     "PassEnvironment",
+    "PermissionsStartOnly",
     "StandardError",
     "StandardInput",
     "StandardOutput",
@@ -339,7 +327,10 @@ const LIMITS: &[&str] = &[
 ];
 
 const LOGS: &[&str] = &[
+    "LogExtraFields",
+    "LogFilterPatterns",
     "LogLevelMax",
+    "LogNamespace",
     "LogRateLimitBurst",
     "LogRateLimitIntervalSec",
     "SyslogFacility",
@@ -368,13 +359,9 @@ const SWITCHES: &[&str] = &[
     "BindLogSockets",
     "DelegateNamespaces",
     "DynamicUser",
-    "MountAPIVFS",
-    "PermissionsStartOnly",
     "PrivateBPF",
     "PrivatePIDs",
     "PrivateUsers",
-    "RemoveIPC",
-    "RootDirectoryStartOnly",
     "RootEphemeral",
 ];
 
@@ -407,7 +394,6 @@ const CONFINING: &[&str] = &[
     "SmackProcessLabel",
     "SocketBindAllow",
     "SocketBindDeny",
-    "SystemCallLog",
     "UserNamespacePath",
 ];
 

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use OptionGroup::{Environment, Lifecycle, Sandboxing};
+use OptionGroup::{Lifecycle, Sandboxing};
 use Support::{Honoured, Ignored, Informational, Refused, RefusedUnless};
 use fleet_unitfile::values::parse_bool;
 use fleet_unitfile::{Location, UnitName};
@@ -79,16 +79,10 @@ pub fn support(section: &str, name: &str) -> Option<Support> {
 /// of the option because of that value.
 pub(super) fn unsupported_value(section: &str, name: &str, value: &str) -> Option<Unsupported> {
     match (section, name, value) {
-        ("Service", "Type", "dbus") => Some(TYPE_DBUS),
         ("Service", "KillMode", "none") => Some(KILL_MODE_NONE),
         _ => None,
     }
 }
-
-const TYPE_DBUS: Unsupported = Unsupported::new(
-    Environment,
-    "cannot be dbus, as there is no message bus here: write notify or exec",
-);
 
 const KILL_MODE_NONE: Unsupported = Unsupported::new(
     Lifecycle,

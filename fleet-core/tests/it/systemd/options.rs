@@ -172,6 +172,7 @@ const NEVER_EMPTY: &[&str] = &[
     "LogsDirectoryMode",
     "MemoryDenyWriteExecute",
     "NoNewPrivileges",
+    "PermissionsStartOnly",
     "NotifyAccess",
     "Persistent",
     "PrivateDevices",

@@ -240,7 +240,6 @@ fn conditions() {
 
 /// Settings that are refused in addition to an `ExecStart=`.
 const REFUSED: &[&str] = &[
-    "Type=dbus",
     "Type=forking",
     "Type=sometimes",
     "Restart=sometimes",

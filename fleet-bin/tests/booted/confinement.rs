@@ -1,0 +1,193 @@
+//! Sandboxes, directories, credentials and scheduling under systemd and under the native service
+//! manager, in the same machine: the processes of a unit must see the same.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::cluster::print_line;
+use crate::kit::Kit;
+use crate::observe::wait_for;
+
+/// Units by name, with the options that a unit adds to [`UNIT`].
+const UNITS: [(&str, &str); 32] = [
+    ("plain", ""),
+    ("no-new-privileges", "NoNewPrivileges=yes"),
+    ("bounding-set", "CapabilityBoundingSet=CAP_CHOWN CAP_KILL\nCapabilityBoundingSet=~CAP_KILL"),
+    ("no-capabilities", "CapabilityBoundingSet="),
+    ("ambient", "User=daemon\nAmbientCapabilities=CAP_NET_BIND_SERVICE CAP_KILL"),
+    ("secure-bits", "SecureBits=noroot noroot-locked"),
+    ("private-tmp", "PrivateTmp=yes"),
+    ("private-devices", "PrivateDevices=yes"),
+    ("private-network", "PrivateNetwork=yes"),
+    ("private-ipc", "PrivateIPC=yes"),
+    ("private-mounts", "PrivateMounts=yes"),
+    ("protect-system", "ProtectSystem=yes"),
+    ("protect-system-full", "ProtectSystem=full"),
+    ("protect-system-strict", "ProtectSystem=strict\nReadWritePaths=/srv/a\nStateDirectory=own"),
+    ("protect-home", "ProtectHome=yes"),
+    ("protect-home-tmpfs", "ProtectHome=tmpfs"),
+    ("protect-home-read-only", "ProtectHome=read-only"),
+    (
+        "protect-kernel",
+        "ProtectKernelTunables=yes\nProtectKernelModules=yes\nProtectKernelLogs=yes\n\
+         ProtectControlGroups=yes\nProtectClock=yes\nProtectHostname=yes",
+    ),
+    ("protect-proc", "User=daemon\nProtectProc=invisible\nProcSubset=pid"),
+    ("paths", "ReadOnlyPaths=/srv\nReadWritePaths=/srv/a\nInaccessiblePaths=-/gone /srv/b"),
+    ("binds", "BindPaths=/srv/a:/srv/new\nBindReadOnlyPaths=/srv/a:/srv/b"),
+    ("tmpfs", "TemporaryFileSystem=/srv:ro\nBindPaths=/srv/a"),
+    ("no-exec", "NoExecPaths=/srv\nExecPaths=/srv/a"),
+    ("families", "RestrictAddressFamilies=AF_UNIX AF_INET"),
+    ("families-denied", "RestrictAddressFamilies=~AF_INET AF_INET6"),
+    ("namespaces", "RestrictNamespaces=~uts"),
+    (
+        "restrictions",
+        "User=daemon\nRestrictSUIDSGID=yes\nRestrictRealtime=yes\nLockPersonality=yes\n\
+         MemoryDenyWriteExecute=yes",
+    ),
+    ("calls", "SystemCallFilter=@system-service\nSystemCallErrorNumber=EPERM"),
+    ("calls-denied", "SystemCallFilter=~@chown fchmodat:EACCES\nSystemCallErrorNumber=EPERM"),
+    (
+        "directories",
+        "User=daemon\nRuntimeDirectory=own own/deep\nRuntimeDirectoryMode=0750\n\
+         StateDirectory=own:link\nCacheDirectory=own\nLogsDirectory=own\n\
+         ConfigurationDirectory=own",
+    ),
+    ("credentials", "User=daemon\nSetCredential=key:secret\nLoadCredential=host:/etc/hostname"),
+    (
+        "scheduling",
+        "CPUAffinity=0\nCPUSchedulingPolicy=batch\nIOSchedulingClass=best-effort\n\
+         IOSchedulingPriority=6\nNice=5\nUMask=0027\nLimitNOFILE=100",
+    ),
+];
+
+const UNIT: &str = "[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+                    ExecStart=/bin/sh /srv/share/report.sh\n";
+
+/// Script that reports what a process of the unit sees, and what it may do.
+const REPORT: &str = r#"exec 2>/dev/null
+cd /
+names='Uid|Gid|Groups|Umask|Cap...|NoNewPrivs|Seccomp|Cpus_allowed_list'
+grep -E "^($names):" /proc/self/status
+for type in ipc mnt net uts; do
+    [ "$(readlink /proc/self/ns/$type)" = "$(cat /srv/share/$type)" ] || echo "own $type"
+done
+for path in / /boot /dev /etc /home /root /run /srv /srv/a /srv/b /srv/new /tmp /usr /var/tmp; do
+    readable=$(ls "$path" >/dev/null && echo readable)
+    writable=$(touch "$path/probe" && rm "$path/probe" && echo writable)
+    echo "$path $readable $writable"
+done
+for path in /proc/sys/kernel/domainname /proc/kcore /proc/kmsg /sys/kernel/mm /sys/fs/cgroup; do
+    [ -r "$path" ] && echo "may read $path"
+    [ -w "$path" ] && echo "may write $path"
+done
+ls -d /proc/1 /proc/sys
+echo tmp $(ls -A /tmp /var/tmp | grep -c mark)
+echo devices $(ls /dev)
+ip -br link show lo | cut -c 1-20
+unshare --uts true && echo may create namespaces
+touch /var/tmp/probe && chmod u+s /var/tmp/probe && echo may set the user ID bit
+rm -f /var/tmp/probe
+chown daemon /srv/a && echo may change owners
+chmod 1777 /srv/a && echo may change modes
+setarch i686 true && echo may change the personality
+chrt --fifo 1 true && echo may run in real time
+bash -c ': </dev/udp/127.0.0.1/9' && echo may use internet sockets
+ip link >/dev/null && echo may use netlink sockets
+/srv/a/program && echo may run a program in /srv/a
+/srv/program && echo may run a program in /srv
+chrt --pid $$ | sed 's/pid [0-9]*//'
+ionice --pid $$
+nice
+ulimit -n
+env | grep _DIRECTORY= | sort
+for path in $(echo "$RUNTIME_DIRECTORY:$STATE_DIRECTORY:$CACHE_DIRECTORY" | tr : ' ') \
+    $LOGS_DIRECTORY $CONFIGURATION_DIRECTORY $CREDENTIALS_DIRECTORY/*; do
+    stat --format='%n %a %U' "$path"
+    touch "$path/probe" && echo "may write $path"
+done
+readlink /var/lib/link
+cat "$CREDENTIALS_DIRECTORY/key" "$CREDENTIALS_DIRECTORY/host" && echo
+echo end
+"#;
+
+/// Script that prepares the machine.
+const PREPARE: &str = "
+for type in ipc mnt net uts; do readlink /proc/1/ns/$type >/srv/share/$type; done
+mkdir -p /srv/a /srv/b
+chmod 1777 /srv/a /srv/share/results
+touch /tmp/mark /var/tmp/mark
+printf '#!/bin/sh\\n' >/srv/program
+chmod +x /srv/program
+cp /srv/program /srv/a/program";
+
+/// Script that runs all units under systemd, one after the other.
+const RUN_BY_SYSTEMD: &str = "
+cp /srv/share/systemd/*.service /run/systemd/system/
+systemctl daemon-reload
+cd /srv/share/systemd
+for unit in *.service; do systemctl start $unit || true; systemctl stop $unit; done
+rm -rf /run/own /var/lib/own /var/lib/link /var/cache/own /var/log/own /etc/own";
+
+/// Script that runs all units under the native service manager.
+const RUN_BY_FLEET: &str = "
+systemd-run --quiet --unit=dev --setenv=HOME=/root \\
+    /srv/share/fleetd dev --machines 1 --data-dir /run/dev --native-unsupported refuse \\
+    /srv/share/native";
+
+#[test]
+#[ignore = "boots a machine: run by scripts/test --full"]
+fn confined_units_see_the_same_under_both_managers() {
+    let kit = Kit::new();
+    kit.up(&[("m1", "10.77.0.11")]);
+    fs::copy(env!("CARGO_BIN_EXE_fleetd"), kit.share("fleetd")).unwrap();
+    fs::write(kit.share("report.sh"), REPORT).unwrap();
+    for folder in ["systemd", "native", "results"] {
+        fs::create_dir(kit.share(folder)).unwrap();
+    }
+    for manager in ["systemd", "native"] {
+        for (name, options) in UNITS {
+            let output = format!("StandardOutput=truncate:/srv/share/results/{manager}-{name}");
+            let path = kit.share(manager).join(format!("{name}.service"));
+            fs::write(path, format!("{UNIT}{output}\n{options}\n")).unwrap();
+        }
+    }
+    kit.exec("m1", PREPARE);
+    kit.exec("m1", RUN_BY_SYSTEMD);
+    let expected = reports(&kit, "systemd");
+    kit.exec("m1", RUN_BY_FLEET);
+    wait_for("the units of fleet have run", || {
+        let found = reports(&kit, "native");
+        let is_done =
+            |name: &&str| found.get(*name).is_some_and(|report| report.ends_with("end\n"));
+        expected.keys().all(|name| is_done(&name)).then_some(())
+    });
+    let found = reports(&kit, "native");
+    kit.exec("m1", "systemctl stop dev");
+    let mut differences = 0;
+    for (name, expected) in &expected {
+        let found = found.get(name).map_or("", String::as_str);
+        for line in difference(expected, found) {
+            print_line(&format!("{name}: {line}"));
+            differences += 1;
+        }
+    }
+    assert_eq!(differences, 0);
+}
+
+/// Reads what the units have reported.
+fn reports(kit: &Kit, manager: &str) -> BTreeMap<&'static str, String> {
+    let read = |name| {
+        let path = kit.share("results").join(format!("{manager}-{name}"));
+        fs::read_to_string(path).unwrap_or_default()
+    };
+    UNITS.map(|(name, _)| (name, read(name))).into()
+}
+
+/// Returns the lines that only one of two reports has.
+fn difference(expected: &str, found: &str) -> Vec<String> {
+    let missing = expected.lines().filter(|line| !found.lines().any(|other| other == *line));
+    let more = found.lines().filter(|line| !expected.lines().any(|other| other == *line));
+    let missing = missing.map(|line| format!("only systemd: {line}"));
+    missing.chain(more.map(|line| format!("only fleet: {line}"))).collect()
+}
