@@ -352,6 +352,9 @@ pub struct UnitDetails {
     /// its line, such as `PrivateTmp= (line 7)`.
     #[serde(default)]
     pub ignored_options: Vec<String>,
+    /// Those of the ignored options that confine processes or change their privileges.
+    #[serde(default)]
+    pub ignored_sandboxing: Vec<String>,
     /// How its processes are tracked, and why not better.
     pub tracking: Option<String>,
     /// Time of the next elapse of a timer, as in [`wall_time`](crate::wall_time). `None` for other
@@ -380,6 +383,12 @@ impl UnitDetails {
     #[must_use]
     pub fn with_ignored_options(self, ignored_options: Vec<String>) -> Self {
         Self { ignored_options, ..self }
+    }
+
+    /// Sets those of the ignored options that confine processes.
+    #[must_use]
+    pub fn with_ignored_sandboxing(self, ignored_sandboxing: Vec<String>) -> Self {
+        Self { ignored_sandboxing, ..self }
     }
 
     /// Sets how the unit's processes are tracked.

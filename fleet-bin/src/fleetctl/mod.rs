@@ -10,7 +10,7 @@
 //! | connect through ssh | `session::{ssh, tunnel}` |
 //! | limit and batch requests, and collect their failures | `concurrent`, `session::machines` |
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
-//! | find problems (pure) | `diagnosis`, `rebalance_status` |
+//! | find problems | `diagnosis`, `ignored_options`, `rebalance_status` |
 //! | run commands | `commands`, `follow` |
 //! | print results | `report`, `columns`, `format` |
 //! | report progress | `progress` |
@@ -24,6 +24,7 @@ mod diagnosis;
 mod follow;
 mod format;
 mod help;
+mod ignored_options;
 mod local;
 mod manifest_diff;
 mod progress;

@@ -272,6 +272,9 @@ fn confined_unit_runs_and_status_lists_the_ignored_options() {
     let expected = "Ignored: OnFailure= (line 5), PrivateTmp= (line 8), ProtectSystem= (line 9), \
                     CPUAffinity= (line 10), RuntimeDirectory= (line 11)\n";
     assert!(status.contains(expected), "{status}");
+    let doctor = cluster.succeed(&["doctor"]);
+    let expected = "warning: confined.service runs without PrivateTmp= and ProtectSystem=\n";
+    assert!(doctor.contains(expected), "{doctor}");
 }
 
 #[test]

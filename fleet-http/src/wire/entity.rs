@@ -314,6 +314,9 @@ pub struct StatusDetails {
     /// their lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_options: Vec<String>,
+    /// Those of the ignored options that confine processes or change their privileges.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_sandboxing: Vec<String>,
     /// Time until the next automatic start, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_milliseconds: Option<u64>,
@@ -332,7 +335,8 @@ impl StatusDetails {
             with_tracking = tracking;
         plain:
             with_degraded_by = degraded_by: Vec<String>,
-            with_ignored_options = ignored_options: Vec<String>;
+            with_ignored_options = ignored_options: Vec<String>,
+            with_ignored_sandboxing = ignored_sandboxing: Vec<String>;
     }
 }
 

@@ -342,6 +342,7 @@ mod tests {
             retry_in: Some(Duration::MAX),
             degraded_by: vec!["a.service".to_owned()],
             ignored_options: vec!["PrivateTmp= (line 7)".to_owned()],
+            ignored_sandboxing: vec!["PrivateTmp= (line 7)".to_owned()],
             tracking: Some("by pidfd".to_owned()),
             next_elapse: Some(Timestamp::from_millis(1_764_203_711_000)),
             last_elapse: None,

@@ -10,7 +10,7 @@ use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType}
 use super::accept::{AcceptedOptions, OptionGroup};
 use super::draft::Draft;
 use super::support::{
-    OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, support,
+    OptionPosition, RefusalCause, Remark, RemarkKind, Support, UnitRefusal, UnitRefusals, support,
     unsupported_value,
 };
 use super::timer::Timer;
@@ -137,10 +137,10 @@ impl<'a> Compiler<'a> {
                     Some(option),
                     format!("is not a systemd option in [{section}]: write {near}="),
                 ),
-                None => self.remark(option, UNKNOWN),
+                None => self.remark(option, UNKNOWN, RemarkKind::Unknown),
             },
             Some(Support::Informational) => {}
-            Some(Support::Ignored(why)) => self.remark(option, why),
+            Some(Support::Ignored(why)) => self.remark(option, why, RemarkKind::Difference),
             Some(Support::Honoured) => match unsupported_value(section, name, option.value()) {
                 Some(why) => self.refuse_option(option, Some(why.group), why.reason.to_owned()),
                 None => self.honour(option),
@@ -213,7 +213,8 @@ impl<'a> Compiler<'a> {
         problem: String,
     ) {
         if self.options.accept.contains(option.name(), group) {
-            self.remark(option, &format!("is ignored, as this machine accepts; it {problem}"));
+            let text = format!("is ignored, as this machine accepts; it {problem}");
+            self.remark(option, &text, RemarkKind::Accepted(group));
         } else {
             self.add_refusal(Some(self.position(option)), group, problem);
         }
@@ -232,11 +233,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// Adds a remark, once per option and text.
-    fn remark(&mut self, option: OptionView<'_>, text: &str) {
+    fn remark(&mut self, option: OptionView<'_>, text: &str, kind: RemarkKind) {
         let full = format!("{}.{}", option.section(), option.name());
         let known = |remark: &Remark| remark.position.option == full && remark.text == text;
         if self.remarks.len() < MAX_REPORTED && !self.remarks.iter().any(known) {
-            self.remarks.push(Remark { position: self.position(option), text: text.to_owned() });
+            self.remarks.push(Remark::new(self.position(option), text).with_kind(kind));
         }
     }
 
@@ -290,7 +291,7 @@ impl<'a> Compiler<'a> {
         }
         for ((section, name), text) in problems.remarked {
             if let Some(position) = self.position_of(section, name) {
-                self.remarks.push(Remark { position, text: text.to_owned() });
+                self.remarks.push(Remark::new(position, text));
             }
         }
         let timer = (self.name.unit_type() == UnitType::Timer)

@@ -287,7 +287,7 @@ impl<'a> Linker<'a> {
     fn remark(&mut self, at: usize, position: Option<OptionPosition>, text: String) {
         let name = self.compiled[at].unit.name.clone();
         let remarks = self.linked.remarks.entry(name).or_default();
-        remarks.extend(position.map(|position| Remark { position, text }));
+        remarks.extend(position.map(|position| Remark::new(position, text)));
     }
 
     /// Orders each target after the units that it requires or wants, if both have default

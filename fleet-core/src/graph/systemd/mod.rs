@@ -22,7 +22,9 @@ mod support;
 mod timer;
 mod value;
 
-pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
+pub use self::support::{
+    OptionPosition, RefusalCause, Remark, RemarkKind, UnitRefusal, UnitRefusals,
+};
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
 pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 pub use link::{ExternalUnits, LinkedUnits, link};

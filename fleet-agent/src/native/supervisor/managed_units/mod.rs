@@ -378,11 +378,14 @@ impl ManagedUnits {
             _ => None,
         };
         let degraded_by = core.planner.degraded_by(&name).iter().map(ToString::to_string).collect();
-        let ignored_options = self.loaded_units.get(&name).map(LoadedUnit::ignored_options);
+        let loaded = self.loaded_units.get(&name);
+        let ignored_options = loaded.map(LoadedUnit::ignored_options);
+        let ignored_sandboxing = loaded.map(LoadedUnit::ignored_sandboxing);
         Ok(UnitDetails::default()
             .with_retry_in(retry)
             .with_degraded_by(degraded_by)
             .with_ignored_options(ignored_options.unwrap_or_default())
+            .with_ignored_sandboxing(ignored_sandboxing.unwrap_or_default())
             .with_tracking(core.context.tracking().to_string()))
     }
 

@@ -12,7 +12,7 @@ use fleet_core::unit::LoadState;
 use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 
-use super::super::compile::ignored_options;
+use super::super::compile::{ignored_options, ignored_sandboxing};
 use super::super::units::SupervisedUnit;
 use super::waiters::hit_start_limit;
 use crate::ManagedUnit;
@@ -164,6 +164,14 @@ impl LoadedUnit {
     pub(super) fn ignored_options(&self) -> Vec<String> {
         match &self.definition {
             Definition::Valid(compiled) => ignored_options(compiled),
+            Definition::Invalid(_) => Vec::new(),
+        }
+    }
+
+    /// Returns those of the [`ignored_options`](Self::ignored_options) that confine processes.
+    pub(super) fn ignored_sandboxing(&self) -> Vec<String> {
+        match &self.definition {
+            Definition::Valid(compiled) => ignored_sandboxing(compiled),
             Definition::Invalid(_) => Vec::new(),
         }
     }
