@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_agent::Drift;
+use fleet_agent::{Drift, is_wait_reason};
 use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
@@ -186,6 +186,11 @@ fn state_diagnosis(
     if let Some(drift) = drift(state) {
         return Some(drift_warning(state, drift, &at));
     }
+    if is_wait_reason(&state.problem) {
+        let (reason, remedy) = state.problem.split_once("; ").unwrap_or((&state.problem, &journal));
+        let message = format!("{name} on {at} {reason}");
+        return Some(Diagnosis::problem(name, message, remedy));
+    }
     if !state.problem.is_empty() {
         let message = format!("{name} cannot run on {at}: {}", without_name(&state.problem, name));
         return Some(Diagnosis::problem(name, message, remedy(state)));
@@ -346,6 +351,12 @@ mod tests {
             state("bad.service", "failed", 0, ""),
             state("loop.service", "active", MANY_RESTARTS, ""),
             state("unfit.service", "", 0, "PrivateNetwork= needs systemd"),
+            state(
+                "held.service",
+                "inactive",
+                0,
+                "waits for a.service: it is down; start a.service",
+            ),
             state("old.service", "active", 0, ""),
             wire::UnitStateEntity {
                 systemd_load_state: "loaded".into(),
@@ -362,6 +373,8 @@ mod tests {
            help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
         problem: broken.service is broken: no section
            help: run "fleetctl submit --replace FILE" or "fleetctl destroy broken.service"
+        problem: held.service on m1 waits for a.service: it is down
+           help: start a.service
         problem: lost.service has no machine: no machine fits
            help: "fleetctl explain lost.service" shows the verdict of each machine
         problem: tick.timer cannot run on m1: tick.service is not there

@@ -278,6 +278,25 @@ fn confined_unit_runs_and_status_lists_the_ignored_options() {
 }
 
 #[test]
+fn unit_that_waits_for_an_external_unit_shows_the_reason() {
+    let cluster =
+        Cluster::start(&["--native-external", "db.service=path:/nonexistent/db"].map(Path::new));
+    let unit = "[Unit]\nRequires=db.service\nAfter=db.service\n[Service]\n\
+                ExecStart=/bin/sleep infinity\n";
+    let path = cluster.write("web.service", unit);
+    let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    let reason = "waits for db.service: nothing is at /nonexistent/db; start db.service on the \
+                  machine, or set when it counts as up, with native_external";
+    assert!(output_text(&output).contains(reason), "{}", output_text(&output));
+    assert_eq!(cluster.rows("web.service")[0]["reason"], reason);
+    let status = output_text(&cluster.fleetctl(&["status", "web.service"]));
+    assert!(status.contains(&format!("Problem: {reason}\n")), "{status}");
+    let doctor = output_text(&cluster.fleetctl(&["doctor"]));
+    assert!(doctor.contains("waits for db.service: nothing is at /nonexistent/db\n"), "{doctor}");
+}
+
+#[test]
 fn refusal_of_a_confined_unit_ends_with_the_setting_that_accepts_it() {
     let cluster = Cluster::start(
         &["--native-unsupported", "refuse", "--native-accept", "CPUAffinity"].map(Path::new),

@@ -375,7 +375,8 @@ mod tests {
                 let (epoch, generation) = (Epoch(7), Generation(3));
                 let known = KnownUnit { hash, requested, epoch, generation };
                 let unit = "a@\\x2d.service".parse().unwrap();
-                let managed = ManagedUnit { unit, known, state };
+                let waits_for = Some("waits for a.service".to_owned());
+                let managed = ManagedUnit { unit, known, state, waits_for };
                 assert_eq!(sent(&managed), managed);
                 let size = serde_json::to_vec(&managed).unwrap().len();
                 assert!(size <= 320, "a list has 16 MiB, and this unit {size} bytes");

@@ -3,6 +3,7 @@
 //! Each command makes all its checks before it sends the first request that changes something. It
 //! uploads all files before it changes any desired state.
 
+use fleet_agent::is_wait_reason;
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
@@ -188,7 +189,10 @@ async fn activate(
         session.set_desired(&step.name, goal).await?;
     } else if verb == Verb::Start && step.is_up_to_date() {
         let states = session.states_of(&step.name).await?;
-        let was_skipped = |state| is_idle(state) && !state.problem.is_empty();
+        let was_skipped = |state: &wire::UnitStateEntity| {
+            let problem = &state.problem;
+            is_idle(state) && !problem.is_empty() && !is_wait_reason(problem)
+        };
         if needs_restart(&states) || (!states.is_empty() && states.iter().all(was_skipped)) {
             let generation = session.restart(verb.as_str(), &step.name).await?;
             return Ok(Activation::Restarted(generation));

@@ -59,11 +59,12 @@ impl Statuses {
     }
 }
 
-/// Returns the status of a unit to publish.
+/// Returns the status of a unit to publish. `waits_for` is why it waits for an external unit.
 pub(super) fn status_of(
     loaded: &LoadedUnit,
     state: Option<&StatusReport>,
     entry: &SupervisedUnit,
+    waits_for: Option<String>,
 ) -> PublishedStatus {
     let mut shown = systemd_state_of(state, entry);
     if loaded.awaited.is_some() {
@@ -74,6 +75,7 @@ pub(super) fn status_of(
             unit: loaded.unit.clone(),
             known: known(loaded.hash, loaded.requested),
             state: shown,
+            waits_for,
         },
         requested: loaded.requested,
         log: Arc::clone(&entry.log),
