@@ -70,6 +70,7 @@ pub mod rpc;
 mod run;
 mod state;
 mod supervisor;
+mod unit_check;
 
 pub use frontends::files::InitSupervisor;
 pub use frontends::manager::{NativeConfig, NativeManager};
@@ -79,3 +80,4 @@ pub use supervisor::managed_units::external::{BadExternal, External};
 pub use supervisor::{
     InitDryRun, InitDryRunResult, InitSnapshot, SupervisorConfig, SupervisorError, UnitSnapshot,
 };
+pub use unit_check::{check_unit, native_info};

@@ -351,12 +351,6 @@ mod tests {
             state("bad.service", "failed", 0, ""),
             state("loop.service", "active", MANY_RESTARTS, ""),
             state("unfit.service", "", 0, "PrivateNetwork= needs systemd"),
-            state(
-                "held.service",
-                "inactive",
-                0,
-                "waits for a.service: it is down; start a.service",
-            ),
             state("old.service", "active", 0, ""),
             wire::UnitStateEntity {
                 systemd_load_state: "loaded".into(),
@@ -373,8 +367,6 @@ mod tests {
            help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
         problem: broken.service is broken: no section
            help: run "fleetctl submit --replace FILE" or "fleetctl destroy broken.service"
-        problem: held.service on m1 waits for a.service: it is down
-           help: start a.service
         problem: lost.service has no machine: no machine fits
            help: "fleetctl explain lost.service" shows the verdict of each machine
         problem: tick.timer cannot run on m1: tick.service is not there
@@ -423,6 +415,23 @@ mod tests {
         warning: roused.service was started on m1, but not by fleet, which leaves it so
            help: "fleetctl stop roused.service" stops it, "fleetctl start roused.service" keeps it
         "#);
+    }
+
+    #[test]
+    fn unit_that_waits_for_an_external_unit_is_a_problem() {
+        let state = wire::UnitStateEntity {
+            name: "web.service".into(),
+            machine_id: "m1".into(),
+            systemd_active_state: "inactive".into(),
+            problem: "waits for db.service: nothing is at /run/db; start db.service".into(),
+            ..wire::UnitStateEntity::default()
+        };
+        let (states, machines) = (vec![state], vec![machine("m1", "1")]);
+        let view = ClusterView { states, machines, ..ClusterView::default() };
+        insta::assert_snapshot!(report(&view), @r"
+        problem: web.service on m1 waits for db.service: nothing is at /run/db
+           help: start db.service
+        ");
     }
 
     #[test]

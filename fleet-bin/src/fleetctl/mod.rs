@@ -5,7 +5,7 @@
 //! | parse the arguments | `args`, `help`, `session::settings` |
 //! | authenticate to the daemon and verify it | `session::credentials` |
 //! | resolve unit arguments | `args::ranges`, `select` |
-//! | read local unit files | `local` |
+//! | read local unit files, and ask the machines about them | `local`, `manager_check` |
 //! | query the cluster, or open its store | `session` |
 //! | connect through ssh | `session::{ssh, tunnel}` |
 //! | limit and batch requests, and collect their failures | `concurrent`, `session::machines` |
@@ -26,6 +26,7 @@ mod format;
 mod help;
 mod ignored_options;
 mod local;
+mod manager_check;
 mod manifest_diff;
 mod progress;
 mod rebalance_status;

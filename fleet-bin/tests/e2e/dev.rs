@@ -1,6 +1,7 @@
 //! `fleetd dev` with the example unit files of the project.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -267,7 +268,10 @@ const CONFINED: &str = "[Unit]\nRequires=network-online.target\nAfter=network-on
 fn confined_unit_runs_and_status_lists_the_ignored_options() {
     let cluster = Cluster::start(&[]);
     let path = cluster.write("confined.service", CONFINED);
-    cluster.succeed(&["start".as_ref(), path.as_os_str()]);
+    let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
+    assert!(output.status.success(), "{}", output_text(&output));
+    let warning = "confined.service:5:1: warning: runs without ";
+    assert!(output_text(&output).contains(warning), "{}", output_text(&output));
     let status = cluster.succeed(&["status", "confined.service"]);
     let expected = "Ignored: OnFailure= (line 5), PrivateTmp= (line 8), ProtectSystem= (line 9), \
                     CPUAffinity= (line 10), RuntimeDirectory= (line 11)\n";
@@ -310,4 +314,17 @@ fn refusal_of_a_confined_unit_ends_with_the_setting_that_accepts_it() {
                     set native_accept = [\"sandboxing\", \"environment\", \"lifecycle\"] to run \
                     without them";
     assert!(errors.contains(expected), "{errors}");
+    assert!(errors.contains("confined.service:5:1: "), "{errors}");
+    for command in ["apply", "plan", "load", "submit"] {
+        let output = cluster.fleetctl(&[command.as_ref(), path.as_os_str()]);
+        assert_eq!(output.status.code(), Some(1), "{command}: {}", output_text(&output));
+        assert!(output_text(&output).contains(expected), "{command}: {}", output_text(&output));
+    }
+    assert_eq!(cluster.rows("confined.service").len(), 0, "nothing was written");
+    let args = ["submit", "--no-verify"].map(OsStr::new);
+    cluster.succeed(&[args[0], args[1], path.as_os_str()]);
+    let output = output_text(&cluster.fleetctl(&["start", "confined.service"]));
+    assert!(output.contains("confined.service:5:1: OnFailure="), "the known file: {output}");
+    let output = cluster.fleetctl(&["start", "--no-verify", "confined.service"]);
+    assert_eq!(output.status.code(), Some(1), "its machine refuses it");
 }

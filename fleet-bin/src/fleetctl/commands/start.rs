@@ -16,6 +16,7 @@ use crate::fleetctl::diagnosis::is_stopped_by_hand;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::local::{LocalUnit, read_units};
+use crate::fleetctl::manager_check::check_managers;
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{
     ContentAction, ContentSource, change, content, unused_file_warning,
@@ -102,6 +103,10 @@ async fn prepare(
     let steps = buffered(units.map(|unit| prepare_unit(session, verb, unit, args.replace))).await;
     let (steps, warnings): (Vec<_>, Vec<_>) = CliError::all_or_none(steps)?.into_iter().unzip();
     warnings.iter().flatten().for_each(|warning| context.progress.note(warning));
+    if !args.verification.no_verify {
+        let changed = steps.iter().filter(|step| !step.is_up_to_date());
+        check_managers(context, changed.map(UploadStep::to_check).collect()).await?;
+    }
     Ok(steps)
 }
 

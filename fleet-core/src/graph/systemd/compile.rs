@@ -9,9 +9,9 @@ use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType}
 
 use super::accept::{AcceptedOptions, OptionGroup};
 use super::draft::Draft;
+use super::remark::{Remark, RemarkKind};
 use super::support::{
-    OptionPosition, RefusalCause, Remark, RemarkKind, Support, UnitRefusal, UnitRefusals, support,
-    unsupported_value,
+    OptionPosition, RefusalCause, Support, UnitRefusal, UnitRefusals, support, unsupported_value,
 };
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use fleet_unitfile::{UnitName, UnitType};
 
 use super::compile::{CompiledUnit, Relation, RelationKind};
-use super::support::{OptionPosition, RefusalCause, Remark, UnitRefusal};
+use super::remark::Remark;
+use super::support::{OptionPosition, RefusalCause, UnitRefusal};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
 /// Units that are not part of the graph.

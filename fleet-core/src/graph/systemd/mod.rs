@@ -16,18 +16,18 @@ mod compile;
 mod draft;
 mod exec_environment;
 mod link;
+mod remark;
 mod service;
 mod service_options;
 mod support;
 mod timer;
 mod value;
 
-pub use self::support::{
-    OptionPosition, RefusalCause, Remark, RemarkKind, UnitRefusal, UnitRefusals,
-};
+pub use self::support::{OptionPosition, RefusalCause, UnitRefusal, UnitRefusals};
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
 pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 pub use link::{ExternalUnits, LinkedUnits, link};
+pub use remark::{Remark, RemarkKind};
 pub use support::{Support, Unsupported, support};
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,
