@@ -40,6 +40,7 @@ pub use native::{NativeConfig, NativeManager};
 pub use observer::{AgentMetrics, EngineObserver};
 pub use service_manager::{
     ChangeReceiver, ChangeSender, Drift, ManagedUnit, ServiceError, ServiceManager, UnitDetails,
+    is_wait_reason,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 #[cfg(feature = "systemd")]

@@ -158,13 +158,27 @@ pub struct ManagedUnit {
     /// Its current state.
     #[serde(with = "wire::SystemdStateWire")]
     pub state: SystemdState,
+    /// Why it has not begun to start, if it waits for something outside of fleet. A text for which
+    /// [`is_wait_reason`] returns `true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+}
+
+/// First words of the reason of a unit that waits for something outside of fleet.
+pub(crate) const WAITS_FOR: &str = "waits for ";
+
+/// Returns whether the published problem of a unit is only that it waits for something outside of
+/// fleet. Such a unit starts by itself once this is there.
+#[must_use]
+pub fn is_wait_reason(problem: &str) -> bool {
+    problem.starts_with(WAITS_FOR)
 }
 
 impl ManagedUnit {
     /// Creates a description of a known unit.
     #[must_use]
     pub fn new(unit: UnitName, known: KnownUnit, state: SystemdState) -> Self {
-        Self { unit, known, state }
+        Self { unit, known, state, waits_for: None }
     }
 
     /// Whether the unit is neither active nor in transition: it is inactive or failed.
@@ -352,6 +366,9 @@ pub struct UnitDetails {
     /// its line, such as `PrivateTmp= (line 7)`.
     #[serde(default)]
     pub ignored_options: Vec<String>,
+    /// Those of the ignored options that confine processes or change their privileges.
+    #[serde(default)]
+    pub ignored_sandboxing: Vec<String>,
     /// How its processes are tracked, and why not better.
     pub tracking: Option<String>,
     /// Time of the next elapse of a timer, as in [`wall_time`](crate::wall_time). `None` for other
@@ -380,6 +397,12 @@ impl UnitDetails {
     #[must_use]
     pub fn with_ignored_options(self, ignored_options: Vec<String>) -> Self {
         Self { ignored_options, ..self }
+    }
+
+    /// Sets those of the ignored options that confine processes.
+    #[must_use]
+    pub fn with_ignored_sandboxing(self, ignored_sandboxing: Vec<String>) -> Self {
+        Self { ignored_sandboxing, ..self }
     }
 
     /// Sets how the unit's processes are tracked.

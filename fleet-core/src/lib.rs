@@ -9,6 +9,7 @@ pub mod expression;
 pub mod graph;
 pub mod journal;
 pub mod machine;
+pub mod manager;
 mod map;
 mod numbers;
 pub mod pattern;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::Resources;
+use crate::manager::ManagerInfo;
 
 /// Key-value pairs that a machine publishes, for example `region=us-east-1`.
 pub type Metadata = BTreeMap<String, String>;
@@ -107,6 +108,8 @@ pub struct Machine {
     pub version: String,
     /// Total resources that units may reserve on the machine.
     pub offers: Resources,
+    /// The service manager, if the machine publishes it.
+    pub manager: Option<Arc<ManagerInfo>>,
     /// Whether the machine keeps the units that are placed on it, but accepts no others.
     pub cordoned: bool,
     /// The operator's intent, if there is one. For a machine with an intent, `cordoned` is also
@@ -126,6 +129,7 @@ impl Machine {
             metadata: Metadata::new(),
             version: String::new(),
             offers: Resources::ZERO,
+            manager: None,
             cordoned: false,
             intent: None,
         }

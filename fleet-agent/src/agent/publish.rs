@@ -261,7 +261,7 @@ impl Publisher {
             epoch: managed.known.epoch,
             generation: managed.known.generation,
             systemd: managed.state,
-            problem: problem.or_else(|| drift.map(|drift| drift.to_string())),
+            problem: problem.or(managed.waits_for).or_else(|| drift.map(|drift| drift.to_string())),
         }
     }
 

@@ -72,6 +72,7 @@ pub mod rpc;
 mod run;
 mod state;
 mod supervisor;
+mod unit_check;
 
 pub use executor::{Executor, run_if_invoked};
 pub use frontends::files::InitSupervisor;
@@ -82,3 +83,4 @@ pub use supervisor::managed_units::external::{BadExternal, External};
 pub use supervisor::{
     InitDryRun, InitDryRunResult, InitSnapshot, SupervisorConfig, SupervisorError, UnitSnapshot,
 };
+pub use unit_check::{check_unit, native_info};

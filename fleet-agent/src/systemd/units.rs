@@ -202,7 +202,7 @@ impl Entry {
 
     fn managed(&self, unit: &UnitName) -> Option<ManagedUnit> {
         let known = self.record.as_ref()?.known;
-        Some(ManagedUnit { unit: unit.clone(), known, state: self.observed.state() })
+        Some(ManagedUnit::new(unit.clone(), known, self.observed.state()))
     }
 
     /// Applies a change. Returns whether it is visible from outside.

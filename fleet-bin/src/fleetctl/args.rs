@@ -288,15 +288,26 @@ pub(crate) struct CreateArgs {
     /// Replace the cluster's file of a unit if the local file differs.
     #[arg(long)]
     pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) verification: VerificationArgs,
     /// Accepted for fleet v1; has no effect.
     #[arg(long, hide = true)]
     sign: bool,
 }
 
+/// Whether the machines are asked about unit files.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct VerificationArgs {
+    /// Do not ask the machines whether they would refuse the unit files.
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+}
+
 impl CreateArgs {
     /// Creates arguments for units that must not be replaced.
     pub(crate) fn for_units(units: Vec<String>) -> Self {
-        Self { units, replace: false, sign: false }
+        let verification = VerificationArgs::default();
+        Self { units, replace: false, verification, sign: false }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_agent::Drift;
+use fleet_agent::{Drift, is_wait_reason};
 use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
@@ -185,6 +185,11 @@ fn state_diagnosis(
     let journal = format!("see \"fleetctl logs {name}\"");
     if let Some(drift) = drift(state) {
         return Some(drift_warning(state, drift, &at));
+    }
+    if is_wait_reason(&state.problem) {
+        let (reason, remedy) = state.problem.split_once("; ").unwrap_or((&state.problem, &journal));
+        let message = format!("{name} on {at} {reason}");
+        return Some(Diagnosis::problem(name, message, remedy));
     }
     if !state.problem.is_empty() {
         let message = format!("{name} cannot run on {at}: {}", without_name(&state.problem, name));
@@ -410,6 +415,23 @@ mod tests {
         warning: roused.service was started on m1, but not by fleet, which leaves it so
            help: "fleetctl stop roused.service" stops it, "fleetctl start roused.service" keeps it
         "#);
+    }
+
+    #[test]
+    fn unit_that_waits_for_an_external_unit_is_a_problem() {
+        let state = wire::UnitStateEntity {
+            name: "web.service".into(),
+            machine_id: "m1".into(),
+            systemd_active_state: "inactive".into(),
+            problem: "waits for db.service: nothing is at /run/db; start db.service".into(),
+            ..wire::UnitStateEntity::default()
+        };
+        let (states, machines) = (vec![state], vec![machine("m1", "1")]);
+        let view = ClusterView { states, machines, ..ClusterView::default() };
+        insta::assert_snapshot!(report(&view), @r"
+        problem: web.service on m1 waits for db.service: nothing is at /run/db
+           help: start db.service
+        ");
     }
 
     #[test]

@@ -5,12 +5,12 @@
 //! | parse the arguments | `args`, `help`, `session::settings` |
 //! | authenticate to the daemon and verify it | `session::credentials` |
 //! | resolve unit arguments | `args::ranges`, `select` |
-//! | read local unit files | `local` |
+//! | read local unit files, and ask the machines about them | `local`, `manager_check` |
 //! | query the cluster, or open its store | `session` |
 //! | connect through ssh | `session::{ssh, tunnel}` |
 //! | limit and batch requests, and collect their failures | `concurrent`, `session::machines` |
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
-//! | find problems (pure) | `diagnosis`, `rebalance_status` |
+//! | find problems | `diagnosis`, `ignored_options`, `rebalance_status` |
 //! | run commands | `commands`, `follow` |
 //! | print results | `report`, `columns`, `format` |
 //! | report progress | `progress` |
@@ -24,7 +24,9 @@ mod diagnosis;
 mod follow;
 mod format;
 mod help;
+mod ignored_options;
 mod local;
+mod manager_check;
 mod manifest_diff;
 mod progress;
 mod rebalance_status;

@@ -191,6 +191,16 @@ impl Session {
         plan.map_err(|error| cannot("preview the changes", error).help("nothing was changed"))
     }
 
+    /// Returns the verdicts of the machines' service managers on unit files; `None` if the daemon
+    /// is too old to give them.
+    pub(crate) async fn check(
+        &self,
+        units: &[(UnitName, Option<UnitUpload>)],
+    ) -> Result<Option<wire::CheckReport>, CliError> {
+        let report = self.client.check(units).await;
+        report.map_err(|error| cannot("check the unit files", error).help("nothing was changed"))
+    }
+
     /// Returns the instances of a template.
     pub(crate) async fn instances(
         &self,

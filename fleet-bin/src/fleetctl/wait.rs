@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fleet_agent::is_wait_reason;
 use fleet_core::TargetState;
 use fleet_http::wire;
 
@@ -262,6 +263,9 @@ fn started(state: &wire::UnitStateEntity) -> Verdict {
         "failed" => failed("failed", state, &outcome(state)),
         // A unit that finished successfully has done its work.
         "inactive" if state.result == "success" => Verdict::Reached,
+        "inactive" if is_wait_reason(&state.problem) => {
+            Verdict::Stuck(format!("on {machine} it {}", state.problem))
+        }
         "inactive" if !state.problem.is_empty() => failed("not started", state, ""),
         "activating" if sub == "auto-restart" => {
             Verdict::Stuck(format!("{machine} keeps restarting it: {}", outcome(state)))

@@ -95,12 +95,18 @@ fn wiring(
     data_dir: PathBuf,
     listeners: Vec<Listener>,
 ) -> Result<DaemonParts, StartError> {
-    let machine = |number| machine_of(&data_dir, number, args.machines);
     let settings = NativeSettings::for_dev(args.native.0.clone()).map_err(config_error)?;
+    let service_manager = ServiceManagerKind::Native(settings);
+    let manager = machine::manager(&service_manager);
+    let machine = |number| {
+        let mut setup = machine_of(&data_dir, number, args.machines)?;
+        setup.machine.manager.clone_from(&manager);
+        Ok(setup)
+    };
     Ok(DaemonParts {
         store: StoreKind::Embedded,
-        service_manager: ServiceManagerKind::Native(settings),
-        machines: (0..args.machines).map(machine).collect::<Result<_, _>>()?,
+        service_manager,
+        machines: (0..args.machines).map(machine).collect::<Result<_, StartError>>()?,
         data_dir,
         listeners,
         peers: Peers::default(),

@@ -62,6 +62,7 @@ impl Journals for LocalJournals {
             retry_in,
             degraded_by,
             ignored_options,
+            ignored_sandboxing,
             tracking,
             next_elapse,
             last_elapse,
@@ -72,6 +73,7 @@ impl Journals for LocalJournals {
         let shown = StatusDetails::default()
             .with_degraded_by(degraded_by)
             .with_ignored_options(ignored_options)
+            .with_ignored_sandboxing(ignored_sandboxing)
             .with_last_elapse(last_elapse.map(Timestamp::as_millis))
             .with_next_elapse(next_elapse.map(Timestamp::as_millis))
             .with_retry_in_milliseconds(retry)

@@ -2,13 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use fleet_agent::native::native_info;
 use fleet_agent::wall_time;
+use fleet_core::manager::ManagerInfo;
 use fleet_core::{MachineId, Resources};
 use fleet_http::ListenAddress;
 use fleet_store::registry::MachineRecord;
 
-use super::config::Config;
+use super::config::{Config, ServiceManagerKind};
 use super::{StartError, directories, identity};
 
 /// Returns the directory for the machine's own files.
@@ -38,7 +41,19 @@ pub(crate) fn record(config: &Config, id: MachineId, listen: &[ListenAddress]) -
         api: api.map_or_else(String::new, |url| url.to_string()),
         metadata: config.metadata.clone(),
         offers: config.offers.apply(resources(&config.data_dir)),
+        manager: manager(&config.service_manager),
         ..base_record(id)
+    }
+}
+
+/// Returns the service manager to publish. The settings of a fleet-init are not known here.
+pub(crate) fn manager(kind: &ServiceManagerKind) -> Option<Arc<ManagerInfo>> {
+    match kind {
+        ServiceManagerKind::Native(settings) => {
+            Some(Arc::new(ManagerInfo::Native(native_info(&settings.accept))))
+        }
+        ServiceManagerKind::FleetInit(_) => None,
+        ServiceManagerKind::Systemd(_) => Some(Arc::new(ManagerInfo::Systemd)),
     }
 }
 

@@ -77,8 +77,9 @@ impl ConfigSource {
         }
         level.set(config.verbosity);
         let now = machine::record(&config, machine.id.clone(), &[]);
-        let (started, api) = (machine.started, machine.api.clone());
-        running.describe(&MachineRecord { started, api, ..now });
+        let (started, api, manager) =
+            (machine.started, machine.api.clone(), machine.manager.clone());
+        running.describe(&MachineRecord { started, api, manager, ..now });
         let pending = self.restart_required(&found);
         for key in &pending {
             tracing::warn!("the new value of {key} takes effect only after a restart of fleetd");

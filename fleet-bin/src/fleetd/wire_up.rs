@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::journal::JournalReader;
-use fleet_agent::native::Tracking;
+use fleet_agent::native::{Tracking, check_unit};
 use fleet_agent::watchdog::{Heartbeat, Watchdog};
 use fleet_agent::{
     Agent, AgentConfig, DiskState, Engine, EngineConfig, NativeManager, ServiceError,
     ServiceManager, Shutdown, ShutdownTrigger, SystemdManager,
 };
+use fleet_core::manager::{ManagerInfo, ManagerVerdict};
 use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Listener, Metrics, Peers, ServerLimits, serve_with_limits};
 use fleet_store::mirror::StoreIdentity;
 use fleet_store::registry::{Lineage, MachineRecord};
 use fleet_store::{EmbeddedStore, Layout, MemoryStore, Mirror, Registry, Store, StoreError};
+use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
@@ -201,7 +203,8 @@ impl DaemonParts {
             .with_page_size(self.token_limit)
             .with_strictness(self.strictness)
             .with_version(env!("CARGO_PKG_VERSION"))
-            .with_join_problem(running.join_problem());
+            .with_join_problem(running.join_problem())
+            .with_unit_checker(Arc::new(check_unit_file));
         let router = api.router();
         let limits = limits(self.listeners.len());
         for listener in self.listeners {
@@ -211,6 +214,14 @@ impl DaemonParts {
             let serving = running.watchdog.monitor(&Heartbeat::new("api"), serving);
             running.loops.spawn(serving);
         }
+    }
+}
+
+/// Checks a unit file as this service manager does. systemd only ignores what it does not know.
+fn check_unit_file(manager: &ManagerInfo, unit: &UnitName, file: &UnitFile) -> ManagerVerdict {
+    match manager {
+        ManagerInfo::Systemd => ManagerVerdict::default(),
+        ManagerInfo::Native(settings) => check_unit(settings, unit, file),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fleet_agent::native::linux::machine_specifiers;
-use fleet_core::graph::systemd::{CompileOptions, OptionPosition, compile};
+use fleet_core::graph::systemd::{CompileOptions, OptionPosition, RemarkKind, compile};
 use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::check::{FindingCode, SystemdVersion};
 use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName, UnitTree};
@@ -88,7 +88,11 @@ pub(crate) fn verify_native(path: &Path, name: &UnitName, source: &[u8]) -> Vec<
     match compile(instance.as_ref().unwrap_or(name), &file, &options) {
         Ok(compiled) => findings.extend(compiled.remarks.iter().map(|remark| {
             let help = "nothing to do, unless the unit needs it".to_owned();
-            native_finding(path, Some(&remark.position), Severity::Hint, &remark.text, help)
+            let severity = match remark.kind {
+                RemarkKind::Difference => Severity::Hint,
+                RemarkKind::Accepted(_) | RemarkKind::Unknown => Severity::Warning,
+            };
+            native_finding(path, Some(&remark.position), severity, &remark.text, help)
         })),
         Err(refusals) => findings.extend(refusals.all.iter().map(|refusal| {
             let (problem, help) = refusal
@@ -280,6 +284,12 @@ mod tests {
         web.service:3:1: hint: SyslogIdentifier= has no effect, because there is no journal
         help: nothing to do, unless the unit needs it
         ");
+        let newer = "[Service]\nExecStart=/bin/web\nQuantumShield=yes\n";
+        let newer = render("web.service", newer);
+        assert!(
+            newer.starts_with("web.service:3:1: warning: QuantumShield= is ignored"),
+            "{newer}"
+        );
         let socket = render("web.socket", "[Socket]\nListenStream=1\n");
         assert!(socket.contains("runs .service, .target and .timer units only"), "{socket}");
     }

@@ -1,6 +1,7 @@
 //! `fleetd dev` with the example unit files of the project.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -267,11 +268,36 @@ const CONFINED: &str = "[Unit]\nRequires=network-online.target\nAfter=network-on
 fn confined_unit_runs_and_status_lists_the_ignored_options() {
     let cluster = Cluster::start(&[]);
     let path = cluster.write("confined.service", CONFINED);
-    cluster.succeed(&["start".as_ref(), path.as_os_str()]);
+    let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
+    assert!(output.status.success(), "{}", output_text(&output));
+    let warning = "confined.service:5:1: warning: runs without ";
+    assert!(output_text(&output).contains(warning), "{}", output_text(&output));
     let status = cluster.succeed(&["status", "confined.service"]);
     let expected = "Ignored: OnFailure= (line 5), PrivatePIDs= (line 8), PrivateUsers= (line 9), \
                     NUMAPolicy= (line 10), OpenFile= (line 11)\n";
     assert!(status.contains(expected), "{status}");
+    let doctor = cluster.succeed(&["doctor"]);
+    let expected = "warning: confined.service runs without PrivateTmp= and ProtectSystem=\n";
+    assert!(doctor.contains(expected), "{doctor}");
+}
+
+#[test]
+fn unit_that_waits_for_an_external_unit_shows_the_reason() {
+    let cluster =
+        Cluster::start(&["--native-external", "db.service=path:/nonexistent/db"].map(Path::new));
+    let unit = "[Unit]\nRequires=db.service\nAfter=db.service\n[Service]\n\
+                ExecStart=/bin/sleep infinity\n";
+    let path = cluster.write("web.service", unit);
+    let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    let reason = "waits for db.service: nothing is at /nonexistent/db; start db.service on the \
+                  machine, or set when it counts as up, with native_external";
+    assert!(output_text(&output).contains(reason), "{}", output_text(&output));
+    assert_eq!(cluster.rows("web.service")[0]["reason"], reason);
+    let status = output_text(&cluster.fleetctl(&["status", "web.service"]));
+    assert!(status.contains(&format!("Problem: {reason}\n")), "{status}");
+    let doctor = output_text(&cluster.fleetctl(&["doctor"]));
+    assert!(doctor.contains("waits for db.service: nothing is at /nonexistent/db\n"), "{doctor}");
 }
 
 #[test]
@@ -288,4 +314,17 @@ fn refusal_of_a_confined_unit_ends_with_the_setting_that_accepts_it() {
                     set native_accept = [\"sandboxing\", \"environment\", \"lifecycle\"] to run \
                     without them";
     assert!(errors.contains(expected), "{errors}");
+    assert!(errors.contains("confined.service:5:1: "), "{errors}");
+    for command in ["apply", "plan", "load", "submit"] {
+        let output = cluster.fleetctl(&[command.as_ref(), path.as_os_str()]);
+        assert_eq!(output.status.code(), Some(1), "{command}: {}", output_text(&output));
+        assert!(output_text(&output).contains(expected), "{command}: {}", output_text(&output));
+    }
+    assert_eq!(cluster.rows("confined.service").len(), 0, "nothing was written");
+    let args = ["submit", "--no-verify"].map(OsStr::new);
+    cluster.succeed(&[args[0], args[1], path.as_os_str()]);
+    let output = output_text(&cluster.fleetctl(&["start", "confined.service"]));
+    assert!(output.contains("confined.service:5:1: OnFailure="), "the known file: {output}");
+    let output = cluster.fleetctl(&["start", "--no-verify", "confined.service"]);
+    assert_eq!(output.status.code(), Some(1), "its machine refuses it");
 }

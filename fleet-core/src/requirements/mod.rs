@@ -14,7 +14,7 @@ use std::fmt;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::pattern::Peer;
-use crate::{Expression, MachineId, Pattern, Resources};
+use crate::{Expression, Machine, MachineId, Pattern, Resources};
 
 pub use self::values::MetadataProblem;
 pub use error::{RequirementError, RequirementErrorKind};
@@ -64,6 +64,24 @@ pub struct Requirements {
     pub reschedule: Reschedule,
     /// `OnPartition=`: the policy on a partitioned machine.
     pub on_partition: OnPartition,
+}
+
+impl Requirements {
+    /// Returns whether a machine passes the filters of the unit: `MachineID=`, `MachineMetadata=`
+    /// and `MachineMetadataExpr=`. Cordons, reservations and other units are not considered.
+    #[must_use]
+    pub fn admits(&self, machine: &Machine) -> bool {
+        let is_named = self.machine_id.as_ref().is_none_or(|id| *id == machine.id);
+        let mut required = self.metadata.iter();
+        is_named
+            && required.all(|(key, values)| {
+                machine.metadata.get(key).is_some_and(|value| values.contains(value))
+            })
+            && self
+                .metadata_expr
+                .as_ref()
+                .is_none_or(|expression| expression.eval(&machine.metadata))
+    }
 }
 
 /// Setters, each for one option.

@@ -11,9 +11,12 @@ use super::query::Query;
 use super::{Client, ClientError, UnitUpload, none_if_not_found, unit_path};
 use crate::client::query;
 use crate::wire::{
-    DrainReport, MachineEntity, MetadataOp, PlacementExplanation, PlanReport, PlanRequest, PutUnit,
-    RebalanceReport,
+    CheckReport, CheckRequest, DrainReport, MachineEntity, MetadataOp, PlacementExplanation,
+    PlanReport, PlanRequest, PutUnit, RebalanceReport,
 };
+
+/// Start of the message of a daemon that does not know a resource.
+const NO_RESOURCE: &str = "no such resource";
 
 impl Client {
     /// Returns the machine with that ID, or `None` if it is not present.
@@ -192,6 +195,34 @@ impl Client {
         let request = PlanRequest { destroy, units };
         let (_, body) = self.caller.send(Method::POST, "plan", None, &request).await?;
         self.caller.decode(&body)
+    }
+
+    /// Checks unit files as the service managers of the machines do. A unit without a file must
+    /// exist, and its file is checked. Changes nothing. Returns `None` if the daemon is too old for
+    /// this.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError::Api`] with status 400 and details if a unit file is invalid, or with
+    /// status 404 if a unit without a file does not exist.
+    pub async fn check(
+        &self,
+        units: &[(UnitName, Option<UnitUpload>)],
+    ) -> Result<Option<CheckReport>, ClientError> {
+        let units = units.iter().map(|(name, upload)| PutUnit {
+            name: Some(name.to_string()),
+            ..upload.as_ref().map(UnitUpload::entity).unwrap_or_default()
+        });
+        let request = CheckRequest { units: units.collect() };
+        match self.caller.send(Method::POST, "check", None, &request).await {
+            Ok((_, body)) => self.caller.decode(&body).map(Some),
+            Err(ClientError::Api { status: 404, message, .. })
+                if message.starts_with(NO_RESOURCE) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the plan that would result from [`destroy`](Self::destroy), or `None` if the unit

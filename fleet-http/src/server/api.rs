@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use fleet_core::manager::{ManagerInfo, ManagerVerdict};
 use fleet_core::{Revision, Snapshot, Strictness};
 use fleet_store::mirror::StoreIdentity;
 use fleet_store::{Mirror, Registry};
+use fleet_unitfile::{UnitFile, UnitName};
 
 use super::failure::Failure;
 use super::handlers::extract::Params;
@@ -25,6 +27,10 @@ const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
 /// store.
 const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Checks a unit file as a service manager does.
+pub type UnitChecker =
+    Arc<dyn Fn(&ManagerInfo, &UnitName, &UnitFile) -> ManagerVerdict + Send + Sync>;
+
 /// Dependencies of the API.
 pub struct Api {
     pub(super) registry: Registry,
@@ -35,6 +41,7 @@ pub struct Api {
     pub(super) page_size: u16,
     pub(super) strictness: Strictness,
     pub(super) version: String,
+    pub(super) unit_checker: UnitChecker,
     pub(super) join_problem: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
@@ -56,6 +63,7 @@ impl Api {
             page_size: Self::PAGE_SIZE,
             strictness: Strictness::Refuse,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            unit_checker: Arc::new(|_, _, _| ManagerVerdict::default()),
             join_problem: Arc::new(|| None),
         }
     }
@@ -104,6 +112,12 @@ impl Api {
         join_problem: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     ) -> Self {
         Self { join_problem, ..self }
+    }
+
+    /// Sets the function that checks unit files for `POST /check`. The default has no findings.
+    #[must_use]
+    pub fn with_unit_checker(self, unit_checker: UnitChecker) -> Self {
+        Self { unit_checker, ..self }
     }
 
     /// Builds the router of the API. Pass the router to [`serve`](crate::serve).

@@ -23,7 +23,7 @@ pub use self::auth::AuthPolicy;
 pub(crate) use self::stream::journal::LinePrefix;
 pub use self::stream::journal::{JournalError, JournalStream, Journals};
 pub use self::stream::journal_source::Peers;
-pub use api::Api;
+pub use api::{Api, UnitChecker};
 pub use auth::tokens::{Tokens, TokensError};
 pub use metrics::Metrics;
 pub use net::connection::{serve, serve_with_limits};

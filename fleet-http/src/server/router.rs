@@ -22,7 +22,7 @@ use super::auth::tokens::Rights;
 use super::auth::{ReadPermit, is_preview};
 use super::failure::{Failure, ServerError};
 use super::handlers::{
-    export, health, intents, machines, openapi, plan, put, rebalance, states, status, units,
+    check, export, health, intents, machines, openapi, plan, put, rebalance, states, status, units,
 };
 use super::net::limits::ConnectionOrigin;
 use super::stream::{events, journal};
@@ -92,6 +92,7 @@ fn cluster() -> OpenApiRouter<SharedApi> {
         .routes(routes!(export::import).map(only_post))
         .routes(routes!(rebalance::rebalance, rebalance::progress, rebalance::end).map(rebalancing))
         .routes(routes!(plan::plan).map(only_post))
+        .routes(routes!(check::check).map(only_post))
 }
 
 fn rebalancing(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {

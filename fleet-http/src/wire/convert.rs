@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use fleet_core::manager::{ManagerInfo, NativeInfo};
 use fleet_core::reason::Tally;
 use fleet_core::snapshot::Fault;
 use fleet_core::{Intent, Placement, Reason, Snapshot};
@@ -9,7 +10,7 @@ use fleet_unitfile::UnitName;
 
 use super::{
     MachineEntity, NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount, ResourceAmounts,
-    UnitEntity, UnitOptionEntity, UnitStateEntity,
+    ServiceManagerEntity, UnitEntity, UnitOptionEntity, UnitStateEntity,
 };
 
 /// Converts a unit for lists, with its options but without its source.
@@ -115,7 +116,18 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> MachineEntity {
             memory: machine.offers.memory,
         },
         primary_ip: machine.address.map_or_else(String::new, |address| address.to_string()),
+        service_manager: machine.manager.as_deref().map(service_manager),
         version: machine.version.clone(),
+    }
+}
+
+fn service_manager(manager: &ManagerInfo) -> ServiceManagerEntity {
+    let kind = manager.kind().to_owned();
+    match manager {
+        ManagerInfo::Systemd => ServiceManagerEntity { kind, ..ServiceManagerEntity::default() },
+        ManagerInfo::Native(NativeInfo { root, accept, .. }) => {
+            ServiceManagerEntity { accept: accept.clone(), kind, root: *root }
+        }
     }
 }
 

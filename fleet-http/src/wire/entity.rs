@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ReasonDetail, RebalanceOrder};
+use super::{ReasonDetail, RebalanceOrder, ServiceManagerEntity};
 use crate::setters::setters;
 
 /// A unit with its desired and current state.
@@ -194,6 +194,9 @@ pub struct MachineEntity {
     /// IP address at which other hosts reach the machine.
     #[serde(rename = "primaryIP", skip_serializing_if = "String::is_empty")]
     pub primary_ip: String,
+    /// Service manager of the machine, if it publishes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_manager: Option<ServiceManagerEntity>,
     /// Version of the machine's daemon.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
@@ -251,7 +254,7 @@ pub struct VersionResponse {
     pub join_problem: Option<String>,
 }
 
-fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
 }
 
@@ -314,6 +317,9 @@ pub struct StatusDetails {
     /// their lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_options: Vec<String>,
+    /// Those of the ignored options that confine processes or change their privileges.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_sandboxing: Vec<String>,
     /// Time until the next automatic start, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_milliseconds: Option<u64>,
@@ -332,7 +338,8 @@ impl StatusDetails {
             with_tracking = tracking;
         plain:
             with_degraded_by = degraded_by: Vec<String>,
-            with_ignored_options = ignored_options: Vec<String>;
+            with_ignored_options = ignored_options: Vec<String>,
+            with_ignored_sandboxing = ignored_sandboxing: Vec<String>;
     }
 }
 

@@ -3,8 +3,9 @@
 //! These types are independent of the domain types, and this module converts between the two. The
 //! fields of an object are written in the order of their declaration. Most empty fields are
 //! omitted. Unknown fields are ignored, so that clients work with newer and older servers. The
-//! bodies of imports and plans are an exception: they must not contain unknown fields.
+//! bodies of imports, plans and checks are an exception: they must not contain unknown fields.
 
+mod check;
 mod convert;
 mod entity;
 mod plan;
@@ -12,6 +13,7 @@ mod request;
 
 use hyper::header::HeaderName;
 
+pub use check::{CheckReport, CheckRequest, ServiceManagerEntity, UnitCheck, UnitFinding};
 pub use entity::{
     ClusterEvent, ErrorBody, ErrorDetail, ErrorEntity, MachineEntity, MachinePage, MachineStatus,
     OTHER_STORE, ResourceAmounts, RestartResponse, StatusDetails, UnitEntity, UnitOptionEntity,
@@ -28,7 +30,9 @@ pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
 };
 pub(crate) use plan::{explanation, plan, rebalance_order};
-pub(crate) use request::{decode_import, decode_patch, decode_plan, decode_put};
+pub(crate) use request::{decode_check, decode_import, decode_patch, decode_plan, decode_put};
+
+use entity::is_zero;
 
 /// Response header: number of seconds since the server lost contact with its store. Responses
 /// during a store outage have this header, because they may be outdated.

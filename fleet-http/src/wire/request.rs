@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::UnitOptionEntity;
+use super::{CheckRequest, UnitOptionEntity};
 
 /// Body of `PUT /units/<name>`: a unit to create or replace, or only a new desired state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -200,6 +200,11 @@ pub(crate) fn decode_plan(body: &[u8]) -> Result<PlanRequest, DecodeError> {
     if body.is_empty() {
         return Ok(PlanRequest::default());
     }
+    serde_json::from_slice(body).map_err(DecodeError::Json)
+}
+
+/// Decodes the body of a check request.
+pub(crate) fn decode_check(body: &[u8]) -> Result<CheckRequest, DecodeError> {
     serde_json::from_slice(body).map_err(DecodeError::Json)
 }
 

@@ -127,10 +127,10 @@ async fn read_only_token_can_preview_every_described_write() {
             let body = match (&*method, path.rsplit('/').next()) {
                 ("PUT", _) => unit,
                 ("PATCH", _) => "[]",
-                (_, Some("plan" | "import")) => "{}",
+                (_, Some("plan" | "check" | "import")) => "{}",
                 _ => "",
             };
-            let is_plan = path.ends_with("/plan");
+            let is_plan = path.ends_with("/plan") || path.ends_with("/check");
             for (query, is_admitted) in [
                 ("", is_plan),
                 ("?dryRun=0", is_plan),

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use crate::http::{self, HttpResponse};
 
 /// Time limit for waiting; longer than any test.
-const TTL: Duration = Duration::from_secs(3600);
+pub(crate) const TTL: Duration = Duration::from_secs(3600);
 
 /// A server and its dependencies.
 pub(crate) struct Server {

@@ -2,6 +2,7 @@
 
 mod authentication;
 mod certificates;
+mod checks;
 mod client;
 mod conditional_requests;
 mod defects;

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use fleet_core::manager::{ManagerInfo, NativeInfo};
 use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
 use fleet_core::{Intent, Resources, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -45,6 +47,8 @@ struct WireClaim {
     version: String,
     #[serde(default, skip_serializing_if = "WireResources::is_nothing")]
     offers: WireResources,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    manager: Option<WireManager>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cordoned: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -66,6 +70,42 @@ struct WireResources {
 impl WireResources {
     fn is_nothing(&self) -> bool {
         self.cpu == 0 && self.memory == 0 && self.disk == 0
+    }
+}
+
+/// A service manager. A kind of a later version is read as an unknown manager.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct WireManager {
+    kind: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    root: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    users: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    accept: Vec<String>,
+}
+
+impl WireManager {
+    fn new(manager: &ManagerInfo) -> Self {
+        let kind = manager.kind().to_owned();
+        match manager.clone() {
+            ManagerInfo::Systemd => Self { kind, ..Self::default() },
+            ManagerInfo::Native(NativeInfo { root, users, groups, accept }) => {
+                Self { kind, root, users, groups, accept }
+            }
+        }
+    }
+
+    fn info(self) -> Option<ManagerInfo> {
+        let Self { kind, root, users, groups, accept } = self;
+        match kind.as_str() {
+            "systemd" => Some(ManagerInfo::Systemd),
+            "native" => Some(ManagerInfo::Native(NativeInfo { root, users, groups, accept })),
+            _ => None,
+        }
     }
 }
 
@@ -163,6 +203,7 @@ pub(crate) fn encode_claim(claim: &Claim) -> Vec<u8> {
             memory: machine.offers.memory,
             disk: machine.offers.disk,
         },
+        manager: machine.manager.as_deref().map(WireManager::new),
         cordoned: machine.cordoned,
         host: machine.host.clone(),
         started: machine.started.map(Timestamp::as_millis),
@@ -182,6 +223,7 @@ pub(crate) fn decode_claim(bytes: &[u8]) -> Result<Claim, CodecError> {
             memory: wire.offers.memory,
             disk: wire.offers.disk,
         },
+        manager: wire.manager.and_then(WireManager::info).map(Arc::new),
         cordoned: wire.cordoned,
         host: wire.host,
         started: wire.started.map(Timestamp::from_millis),
@@ -359,6 +401,11 @@ mod tests {
     fn claim_with_all_fields_round_trips() {
         let full = claim(MachineRecord {
             offers: Resources { cpu: 1500, memory: u64::MAX, disk: 7 },
+            manager: Some(Arc::new(ManagerInfo::Native(NativeInfo {
+                users: vec!["web".to_owned(), "7".to_owned()],
+                accept: vec!["sandboxing".to_owned()],
+                ..NativeInfo::default()
+            }))),
             cordoned: true,
             host: "web-1".to_owned(),
             api: "https://web-1:4285".to_owned(),
@@ -370,6 +417,9 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         let offers = r#""offers":{"cpu":1500,"memory":18446744073709551615,"disk":7}"#;
         assert!(text.contains(offers) && text.contains(r#""cordoned":true"#), "{text}");
+        // An unknown service manager of a later version is ignored.
+        let other = text.replace(r#""kind":"native""#, r#""kind":"other""#);
+        assert_eq!(decode_claim(other.as_bytes()).unwrap().machine.manager, None);
         // An unknown resource of a later version is ignored.
         let less = text.replace(r#""memory":18446744073709551615,"#, r#""gpu":1,"#);
         assert_eq!(decode_claim(less.as_bytes()).unwrap().machine.offers.memory, 0);

@@ -279,8 +279,17 @@ impl View {
     /// Assembles a present machine from its claim, its run-time metadata and its intent. Run-time
     /// metadata overrides the configured metadata; an empty run-time value hides the key.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
-        let MachineRecord { id, address, api, mut metadata, version, offers, cordoned, .. } =
-            self.claims.get(id)?.clone();
+        let MachineRecord {
+            id,
+            address,
+            api,
+            mut metadata,
+            version,
+            offers,
+            manager,
+            cordoned,
+            ..
+        } = self.claims.get(id)?.clone();
         for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {
                 metadata.remove(key);
@@ -290,7 +299,7 @@ impl View {
         }
         let intent = self.intents.get(&id).copied();
         let cordoned = cordoned || intent.is_some();
-        Some(Machine { id, address, api, metadata, version, offers, cordoned, intent })
+        Some(Machine { id, address, api, metadata, version, offers, manager, cordoned, intent })
     }
 }
 

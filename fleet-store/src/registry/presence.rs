@@ -1,8 +1,10 @@
 //! Presence: a machine's claim to its identity, and its published states.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_core::manager::ManagerInfo;
 use fleet_core::{MachineId, Metadata, Resources, Revision, Timestamp, UnitState};
 use fleet_unitfile::UnitName;
 use tokio::sync::RwLock;
@@ -28,6 +30,8 @@ pub struct MachineRecord {
     pub version: String,
     /// Total resources that units can reserve.
     pub offers: Resources,
+    /// Its service manager, if known.
+    pub manager: Option<Arc<ManagerInfo>>,
     /// Whether its configuration keeps new units away.
     pub cordoned: bool,
     /// Host name; empty if it has none.
@@ -47,6 +51,7 @@ impl MachineRecord {
             metadata: Metadata::new(),
             version: String::new(),
             offers: Resources::ZERO,
+            manager: None,
             cordoned: false,
             host: String::new(),
             started: None,

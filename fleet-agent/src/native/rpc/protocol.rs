@@ -342,6 +342,7 @@ mod tests {
             retry_in: Some(Duration::MAX),
             degraded_by: vec!["a.service".to_owned()],
             ignored_options: vec!["PrivateTmp= (line 7)".to_owned()],
+            ignored_sandboxing: vec!["PrivateTmp= (line 7)".to_owned()],
             tracking: Some("by pidfd".to_owned()),
             next_elapse: Some(Timestamp::from_millis(1_764_203_711_000)),
             last_elapse: None,
@@ -374,7 +375,8 @@ mod tests {
                 let (epoch, generation) = (Epoch(7), Generation(3));
                 let known = KnownUnit { hash, requested, epoch, generation };
                 let unit = "a@\\x2d.service".parse().unwrap();
-                let managed = ManagedUnit { unit, known, state };
+                let waits_for = Some("waits for a.service".to_owned());
+                let managed = ManagedUnit { unit, known, state, waits_for };
                 assert_eq!(sent(&managed), managed);
                 let size = serde_json::to_vec(&managed).unwrap().len();
                 assert!(size <= 320, "a list has 16 MiB, and this unit {size} bytes");

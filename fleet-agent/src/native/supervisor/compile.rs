@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fleet_core::graph::systemd::{
     AcceptedOptions, CompileOptions, CompiledUnit, Confinement, OptionGroup, OptionPosition,
-    RefusalCause, Remark, UnitRefusal, UnitRefusals,
+    RefusalCause, Remark, RemarkKind, UnitRefusal, UnitRefusals,
 };
 use fleet_core::graph::{Command, Run, systemd};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -43,7 +43,12 @@ pub(crate) fn compile(
         if !it.changes_privileges || host.site.accept.contains(it.option, group) {
             (it.remove)(&mut Arc::make_mut(&mut compiled.unit).run);
             let text = format!("is ignored: it {}", problem.problem);
-            compiled.remarks.extend(problem.position.map(|position| Remark::new(position, text)));
+            let kind = match it.changes_privileges {
+                true => RemarkKind::Accepted(group),
+                false => RemarkKind::Difference,
+            };
+            let remark = |position| Remark::new(position, text).with_kind(kind);
+            compiled.remarks.extend(problem.position.map(remark));
         } else {
             all.push(problem);
         }
@@ -56,7 +61,16 @@ pub(crate) fn compile(
 
 /// Returns the options that are not honoured, or only in part, each with its line.
 pub(crate) fn ignored_options(compiled: &CompiledUnit) -> Vec<String> {
-    let places = compiled.remarks.iter().map(|remark| &remark.position);
+    places(compiled.remarks.iter())
+}
+
+/// Returns those of the [`ignored_options`] that confine processes or change their privileges.
+pub(crate) fn ignored_sandboxing(compiled: &CompiledUnit) -> Vec<String> {
+    places(compiled.remarks.iter().filter(|remark| remark.loses_sandboxing()))
+}
+
+fn places<'a>(remarks: impl Iterator<Item = &'a Remark>) -> Vec<String> {
+    let places = remarks.map(|remark| &remark.position);
     places.map(|place| format!("{}= (line {})", place.name(), place.line)).collect()
 }
 

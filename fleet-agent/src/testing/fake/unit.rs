@@ -42,7 +42,7 @@ impl FakeUnit {
     }
 
     pub(super) fn managed(&self, unit: &UnitName) -> ManagedUnit {
-        ManagedUnit { unit: unit.clone(), known: self.known, state: self.state.clone() }
+        ManagedUnit::new(unit.clone(), self.known, self.state.clone())
     }
 }
 

@@ -134,6 +134,7 @@ async fn unit_bound_to_a_target_survives_a_crash() {
     load(&bench, "link.service", "").await;
     load(&bench, "web.service", "BindsTo=net.target\nAfter=net.target").await;
     bench.start("web.service").await.expect("it starts");
+    assert_eq!(bench.get("web.service").await.waits_for, None);
     let web = bench.pid("web.service").await;
     let bench = bench.kill().await.revive().await;
     bench.wait_for("net.target", |state| state.active == ActiveState::Active).await;
@@ -232,6 +233,14 @@ async fn external_unit_is_awaited_and_survives_a_crash() {
     let is_requested = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
     wait_until("it is requested", async || is_requested(&bench.get("web.service").await)).await;
     assert!(is_down(&bench.state("web.service").await), "docker is not there");
+    let reason = async || bench.get("web.service").await.waits_for;
+    wait_until("the reason is shown", async || reason().await.is_some()).await;
+    let expected = format!(
+        "waits for docker.service: nothing is at {}; start docker.service on the machine, or set \
+         when it counts as up, with native_external",
+        socket.display()
+    );
+    assert_eq!(reason().await, Some(expected));
 
     std::fs::write(&socket, "").expect("it can be written");
     start.await.expect("it does not panic").expect("it starts");

@@ -10,7 +10,7 @@ use fleet_core::rebalancing::RebalanceLimits;
 use fleet_http::client::JournalOptions;
 use fleet_unitfile::values::{Timespan, parse_timespan};
 
-use crate::fleetctl::args::{WaitArgs, WaitUntilArgs};
+use crate::fleetctl::args::{VerificationArgs, WaitArgs, WaitUntilArgs};
 
 /// Unit files, and the desired state of their units.
 #[derive(Debug, Args)]
@@ -52,6 +52,8 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
+    pub(crate) verification: VerificationArgs,
+    #[command(flatten)]
     pub(crate) until: WaitUntilArgs,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
@@ -74,6 +76,8 @@ pub(crate) struct PlanArgs {
     /// Unit to destroy in the preview; may be repeated.
     #[arg(long, value_name = "UNIT")]
     pub(crate) destroy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) verification: VerificationArgs,
 }
 
 #[derive(Debug, Args)]

@@ -12,11 +12,12 @@ use serde::Serialize;
 use super::start::needs_restart;
 use super::upload::{UploadFailure, UploadStep, send_contents};
 use crate::fleetctl::Context;
-use crate::fleetctl::args::WaitUntil;
 use crate::fleetctl::args::subcommands::{ApplyArgs, ManifestArgs, PlanArgs};
+use crate::fleetctl::args::{VerificationArgs, WaitUntil};
 use crate::fleetctl::concurrent::{all_or_partial_failure, buffered, try_buffered};
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
+use crate::fleetctl::manager_check::{CheckedUnit, check_managers};
 use crate::fleetctl::manifest_diff::{UnitChange, UnitDiff, compare, read};
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{ContentAction, ContentSource};
@@ -33,6 +34,7 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
     let diffs = gather(context, &args.manifest).await?;
     let is_unchanged = |unit: &&UnitDiff| unit.change() == UnitChange::None;
     let (unchanged, changed): (Vec<_>, Vec<_>) = diffs.iter().partition(is_unchanged);
+    ask_managers(context, &changed, args.verification).await?;
     let plan = preview_plan(context, &changed, &[]).await?;
     let machines = machines_of(context, &plan).await?;
     if args.dry_run {
@@ -121,6 +123,7 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
     };
     let changed: Vec<&UnitDiff> =
         diffs.iter().filter(|it| it.change() != UnitChange::None).collect();
+    ask_managers(context, &changed, args.verification).await?;
     let destroyed = match args.destroy.is_empty() {
         true => Vec::new(),
         false => select(&context.session, &args.destroy, DesiredFilter::All).await?,
@@ -141,6 +144,23 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
         false => "no placement would change; \"fleetctl diff\" shows the changed files",
     });
     Ok(Exit::Success)
+}
+
+/// Asks the machines about the files of changed units, unless the user has declined that.
+async fn ask_managers(
+    context: &mut Context,
+    changed: &[&UnitDiff],
+    VerificationArgs { no_verify }: VerificationArgs,
+) -> Result<(), CliError> {
+    if no_verify {
+        return Ok(());
+    }
+    let units = changed.iter().map(|unit| CheckedUnit {
+        name: unit.name.clone(),
+        path: unit.file.path.clone(),
+        file: Some(unit.file.file.clone()),
+    });
+    check_managers(context, units.collect()).await
 }
 
 /// Returns the error for unknown units among these, if any.

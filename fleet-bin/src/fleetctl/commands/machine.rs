@@ -83,6 +83,16 @@ async fn resolve_or_parse(context: &Context, typed: &str) -> Result<MachineId, C
     }
 }
 
+/// Describes a service manager, such as `native of root, accepts the loss of sandboxing`.
+fn manager_text(manager: &wire::ServiceManagerEntity) -> String {
+    let root = if manager.root { " of root" } else { "" };
+    let accept = match &manager.accept[..] {
+        [] => String::new(),
+        accept => format!(", accepts the loss of {}", accept.join(", ")),
+    };
+    format!("{}{root}{accept}", manager.kind)
+}
+
 fn print_intent(
     context: &mut Context,
     id: &MachineId,
@@ -110,7 +120,15 @@ async fn show(context: &mut Context, start: &str) -> Result<(), CliError> {
 impl MachineRecord {
     fn text(&self) -> String {
         let wire::MachineEntity {
-            id, primary_ip, version, metadata, offers, intent, cordoned, ..
+            id,
+            primary_ip,
+            version,
+            metadata,
+            offers,
+            service_manager,
+            intent,
+            cordoned,
+            ..
         } = &self.machine;
         let mut text = format!("{id}\n");
         line(&mut text, "Address", primary_ip);
@@ -118,6 +136,8 @@ impl MachineRecord {
         let pairs: Vec<_> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
         line(&mut text, "Metadata", &pairs.join(","));
         line(&mut text, "Offers", &format::offers(offers));
+        let manager = service_manager.as_ref().map(manager_text);
+        line(&mut text, "Manager", &manager.unwrap_or_default());
         let intent = if intent.is_empty() && *cordoned { "cordoned" } else { intent };
         let min_available =
             self.drain.as_ref().map(|drain| drain.min_available).filter(|up| *up > 0);

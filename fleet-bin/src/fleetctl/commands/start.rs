@@ -3,6 +3,7 @@
 //! Each command makes all its checks before it sends the first request that changes something. It
 //! uploads all files before it changes any desired state.
 
+use fleet_agent::is_wait_reason;
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
@@ -15,6 +16,7 @@ use crate::fleetctl::diagnosis::is_stopped_by_hand;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::local::{LocalUnit, read_units};
+use crate::fleetctl::manager_check::check_managers;
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{
     ContentAction, ContentSource, change, content, unused_file_warning,
@@ -101,6 +103,10 @@ async fn prepare(
     let steps = buffered(units.map(|unit| prepare_unit(session, verb, unit, args.replace))).await;
     let (steps, warnings): (Vec<_>, Vec<_>) = CliError::all_or_none(steps)?.into_iter().unzip();
     warnings.iter().flatten().for_each(|warning| context.progress.note(warning));
+    if !args.verification.no_verify {
+        let changed = steps.iter().filter(|step| !step.is_up_to_date());
+        check_managers(context, changed.map(UploadStep::to_check).collect()).await?;
+    }
     Ok(steps)
 }
 
@@ -188,7 +194,10 @@ async fn activate(
         session.set_desired(&step.name, goal).await?;
     } else if verb == Verb::Start && step.is_up_to_date() {
         let states = session.states_of(&step.name).await?;
-        let was_skipped = |state| is_idle(state) && !state.problem.is_empty();
+        let was_skipped = |state: &wire::UnitStateEntity| {
+            let problem = &state.problem;
+            is_idle(state) && !problem.is_empty() && !is_wait_reason(problem)
+        };
         if needs_restart(&states) || (!states.is_empty() && states.iter().all(was_skipped)) {
             let generation = session.restart(verb.as_str(), &step.name).await?;
             return Ok(Activation::Restarted(generation));

@@ -74,6 +74,9 @@ struct OnMachine {
     /// Options that the service manager does not honour, each with its line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ignored_options: Vec<String>,
+    /// Those of them that confine processes or change their privileges.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored_sandboxing: Vec<String>,
     /// Next elapse of a timer, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_elapse: Option<u64>,
@@ -251,6 +254,7 @@ impl Status {
             (on.next_elapse, on.last_elapse) = (details.next_elapse, details.last_elapse);
             (on.degraded_by, on.tracking) = (details.degraded_by, details.tracking);
             on.ignored_options = details.ignored_options;
+            on.ignored_sandboxing = details.ignored_sandboxing;
         }
     }
 

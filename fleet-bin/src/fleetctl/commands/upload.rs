@@ -5,7 +5,8 @@ use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::fleetctl::concurrent::{try_buffered, with_completed};
-use crate::fleetctl::resolve::{ContentAction, resolve_create_race, unstable_unit};
+use crate::fleetctl::manager_check::CheckedUnit;
+use crate::fleetctl::resolve::{ContentAction, ContentSource, resolve_create_race, unstable_unit};
 use crate::fleetctl::session::Session;
 use crate::ui::error::CliError;
 
@@ -31,6 +32,16 @@ impl UploadStep {
     /// Whether the unit already has its file and its desired state.
     pub(super) fn is_up_to_date(&self) -> bool {
         self.goal.is_none() && matches!(self.content, ContentAction::Keep)
+    }
+
+    /// Returns the unit with the file that it will have, for a check by the machines.
+    pub(super) fn to_check(&self) -> CheckedUnit {
+        let path = match &self.content {
+            ContentAction::Create(ContentSource::Local(local))
+            | ContentAction::Replace(ContentSource::Local(local)) => local.path.clone(),
+            _ => self.name.as_str().into(),
+        };
+        CheckedUnit { name: self.name.clone(), path, file: self.file.clone() }
     }
 }
 

@@ -151,6 +151,23 @@ fn problem_on_the_machine_is_reported() {
     }
 }
 
+/// An external unit may come up, so the wait must not end at once.
+#[test]
+fn start_that_waits_for_an_external_unit_is_stuck() {
+    let waits = wire::UnitStateEntity {
+        problem: "waits for db.service: nothing is at /run/db".into(),
+        ..state("m1", "launched", "inactive", "dead")
+    };
+    let observation = Observation {
+        unit: Some(unit("launched", "m1")),
+        states: vec![waits],
+        ..Observation::default()
+    };
+    let verdict = Goal::Active { generation: 0 }.evaluate(&observation);
+    let text = "on m1 it waits for db.service: nothing is at /run/db";
+    assert_eq!(verdict, Verdict::Stuck(text.into()));
+}
+
 #[test]
 fn load_ends_when_the_machine_has_the_unit() {
     let loaded = || Some(unit("loaded", "m1"));

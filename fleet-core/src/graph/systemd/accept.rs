@@ -94,6 +94,12 @@ impl AcceptedOptions {
         Err(UnknownOption { name: name.to_owned(), remedy })
     }
 
+    /// Returns the names of the groups and options, for [`add`](Self::add).
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let groups = self.groups.iter().map(|group| group.name());
+        groups.chain(self.options.iter().map(String::as_str))
+    }
+
     /// Adds an option by a name that is not checked.
     #[cfg(feature = "convert")]
     pub(crate) fn insert(&mut self, option: &str) {

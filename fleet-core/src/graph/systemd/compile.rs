@@ -9,10 +9,10 @@ use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType}
 
 use super::accept::{AcceptedOptions, OptionGroup};
 use super::draft::Draft;
+use super::remark::{Remark, RemarkKind};
 use super::service_options::{EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
 use super::support::{
-    OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, support,
-    unsupported_value,
+    OptionPosition, RefusalCause, Support, UnitRefusal, UnitRefusals, support, unsupported_value,
 };
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};
@@ -138,10 +138,10 @@ impl<'a> Compiler<'a> {
                     Some(option),
                     format!("is not a systemd option in [{section}]: write {near}="),
                 ),
-                None => self.remark(option, UNKNOWN),
+                None => self.remark(option, UNKNOWN, RemarkKind::Unknown),
             },
             Some(Support::Informational) => {}
-            Some(Support::Ignored(why)) => self.remark(option, why),
+            Some(Support::Ignored(why)) => self.remark(option, why, RemarkKind::Difference),
             Some(Support::Honoured) => match unsupported_value(section, name, option.value()) {
                 Some(why) => self.refuse_option(option, Some(why.group), why.reason.to_owned()),
                 None => self.honour(option),
@@ -210,7 +210,7 @@ impl<'a> Compiler<'a> {
             Err(problem) => self.refuse(Some(option), problem),
             Ok(()) if !is_changed => {}
             Ok(()) if SCHEDULING.contains(&option.name()) => {
-                self.remark(option, &format!("is ignored: it {why}"));
+                self.remark(option, &format!("is ignored: it {why}"), RemarkKind::Difference);
             }
             Ok(()) => self.refuse_option(option, Some(OptionGroup::Sandboxing), why.to_owned()),
         }
@@ -237,7 +237,8 @@ impl<'a> Compiler<'a> {
         problem: String,
     ) {
         if self.options.accept.contains(option.name(), group) {
-            self.remark(option, &format!("is ignored, as this machine accepts; it {problem}"));
+            let text = format!("is ignored, as this machine accepts; it {problem}");
+            self.remark(option, &text, RemarkKind::Accepted(group));
         } else {
             self.add_refusal(Some(self.position(option)), group, problem);
         }
@@ -256,11 +257,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// Adds a remark, once per option and text.
-    fn remark(&mut self, option: OptionView<'_>, text: &str) {
+    fn remark(&mut self, option: OptionView<'_>, text: &str, kind: RemarkKind) {
         let full = format!("{}.{}", option.section(), option.name());
         let known = |remark: &Remark| remark.position.option == full && remark.text == text;
         if self.remarks.len() < MAX_REPORTED && !self.remarks.iter().any(known) {
-            self.remarks.push(Remark { position: self.position(option), text: text.to_owned() });
+            self.remarks.push(Remark::new(self.position(option), text).with_kind(kind));
         }
     }
 
@@ -314,7 +315,7 @@ impl<'a> Compiler<'a> {
         }
         for ((section, name), text) in problems.remarked {
             if let Some(position) = self.position_of(section, name) {
-                self.remarks.push(Remark { position, text: text.to_owned() });
+                self.remarks.push(Remark::new(position, text));
             }
         }
         let timer = (self.name.unit_type() == UnitType::Timer)

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use fleet_unitfile::{UnitName, UnitType};
 
 use super::compile::{CompiledUnit, Relation, RelationKind};
-use super::support::{OptionPosition, RefusalCause, Remark, UnitRefusal};
+use super::remark::Remark;
+use super::support::{OptionPosition, RefusalCause, UnitRefusal};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
 /// Units that are not part of the graph.
@@ -287,7 +288,7 @@ impl<'a> Linker<'a> {
     fn remark(&mut self, at: usize, position: Option<OptionPosition>, text: String) {
         let name = self.compiled[at].unit.name.clone();
         let remarks = self.linked.remarks.entry(name).or_default();
-        remarks.extend(position.map(|position| Remark { position, text }));
+        remarks.extend(position.map(|position| Remark::new(position, text)));
     }
 
     /// Orders each target after the units that it requires or wants, if both have default

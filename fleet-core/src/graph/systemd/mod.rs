@@ -17,6 +17,7 @@ mod draft;
 mod exec_environment;
 mod exec_options;
 mod link;
+mod remark;
 mod sandbox;
 mod service;
 mod service_options;
@@ -25,10 +26,11 @@ mod system_calls;
 mod timer;
 mod value;
 
-pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
+pub use self::support::{OptionPosition, RefusalCause, UnitRefusal, UnitRefusals};
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
 pub use compile::{CompileOptions, CompiledUnit, Confinement, Relation, RelationKind, compile};
 pub use link::{ExternalUnits, LinkedUnits, link};
+pub use remark::{Remark, RemarkKind};
 pub use support::{Support, Unsupported, support};
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,

@@ -1,4 +1,4 @@
-//! Support for each systemd option, refusals of units, and remarks on accepted units.
+//! Support for each systemd option, and refusals of units.
 //!
 //! An option is *ignored* if dropping it does not change the unit's permissions, runtime or
 //! dependencies. Examples are texts for people, limits of resources, and options that tune systemd
@@ -397,25 +397,6 @@ pub struct UnitRefusals {
     pub all: Vec<UnitRefusal>,
 }
 
-/// A remark on a unit that is accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Remark {
-    /// The option concerned.
-    pub position: OptionPosition,
-    /// Text of the remark. It continues a sentence that begins with the option, such as
-    /// `Service.Type is treated as simple`.
-    pub text: String,
-}
-
-impl Remark {
-    /// Creates a remark on an option.
-    #[must_use]
-    pub fn new(position: OptionPosition, text: impl Into<String>) -> Self {
-        Self { position, text: text.into() }
-    }
-}
-
 impl OptionPosition {
     pub(super) fn new(location: Location, section: &str, name: &str) -> Self {
         let Location { line, column, .. } = location;
@@ -447,12 +428,6 @@ impl fmt::Display for UnitRefusal {
             Some(position) => write!(f, "{position} {}", self.problem),
             None => f.write_str(&self.problem),
         }
-    }
-}
-
-impl fmt::Display for Remark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.position, self.text)
     }
 }
 

@@ -121,13 +121,13 @@ const DRY_RUNS: [(Method, &str); 10] = [
     (Method::DELETE, "/rebalance"),
 ];
 
-/// Returns whether a request is a preview: a plan, or the dry run of a write. `route` is its route
-/// pattern below the prefix of the API.
+/// Returns whether a request is a preview: a plan, a check, or the dry run of a write. `route` is
+/// its route pattern below the prefix of the API.
 ///
 /// Any other request may write, whatever its parameters are.
 pub(crate) fn is_preview(request: &Request, route: &str) -> bool {
     let method = request.method();
-    if (method, route) == (&Method::POST, "/plan") {
+    if method == Method::POST && matches!(route, "/plan" | "/check") {
         return true;
     }
     let supports_dry_run = DRY_RUNS.iter().any(|(known, path)| (known, *path) == (method, route));

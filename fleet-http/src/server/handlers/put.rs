@@ -369,17 +369,27 @@ pub(crate) fn validated_unit(
     strictness: Strictness,
     known: &Snapshot,
 ) -> Result<Unit, Failure> {
-    let parsed = Requirements::parse(name, file, strictness).map_err(bad_requirements)?;
-    for warning in &parsed.warnings {
-        tracing::warn!(unit = %name, "{warning}");
-    }
+    let requirements = requirements(name, file, strictness)?;
     let desired = desired.unwrap_or(TargetState::Inactive);
-    let unit = Unit::new(name.clone(), file.clone(), parsed.requirements, desired);
+    let unit = Unit::new(name.clone(), file.clone(), requirements, desired);
     let cycle = machine_of_cycle(known, &unit).or_else(|| replaces_cycle(known, &unit));
     match cycle {
         Some(cycle) => Err(Failure::bad_request(cycle)),
         None => Ok(unit),
     }
+}
+
+/// Parses the requirements of a unit file, and logs the warnings.
+pub(crate) fn requirements(
+    name: &UnitName,
+    file: &UnitFile,
+    strictness: Strictness,
+) -> Result<Requirements, Failure> {
+    let parsed = Requirements::parse(name, file, strictness).map_err(bad_requirements)?;
+    for warning in &parsed.warnings {
+        tracing::warn!(unit = %name, "{warning}");
+    }
+    Ok(parsed.requirements)
 }
 
 fn bad_requirements(errors: RequirementErrors) -> Failure {

@@ -24,6 +24,7 @@ use super::super::units::RunHandle;
 use super::status::name_of;
 use crate::Clock;
 use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::service_manager::WAITS_FOR;
 
 /// All external units.
 #[derive(Default)]
@@ -167,8 +168,9 @@ impl ExternalRegistry {
     }
 }
 
-/// Task of a started stand-in. Once the external unit is up, the task reports the stand-in as
-/// ready. When the task is asked to stop, it reports that the stand-in has ended.
+/// Task of a started stand-in. If the first probe fails, the task reports why units wait for the
+/// external unit. Once the external unit is up, the task reports the stand-in as ready. When the
+/// task is asked to stop, it reports that the stand-in has ended.
 struct ExternalWatch {
     external: External,
     clock: Arc<dyn Clock>,
@@ -180,30 +182,35 @@ struct ExternalWatch {
 
 impl ExternalWatch {
     async fn run(mut self) {
-        let mut is_up = false;
+        let (mut is_up, mut is_missing) = (false, false);
         loop {
             tokio::select! {
                 update = self.receiver.next() => {
                     let Some((_, action)) = update else { return };
                     if matches!(action, Some(ActionKind::Stop { .. } | ActionKind::Kill)) {
-                        return self.report(EventKind::AllGone, ServicePhase::Dead).await;
+                        return self.report(Some(EventKind::AllGone), ServicePhase::Dead).await;
                     }
                 }
-                () = self.external.wait_until_up(&*self.clock), if !is_up => {
-                    is_up = true;
-                    self.report(EventKind::Ready, ServicePhase::Running).await;
+                found = self.external.probe(&*self.clock, is_missing), if !is_up => {
+                    (is_up, is_missing) = (found, !found);
+                    let (event, phase) = match found {
+                        true => (Some(EventKind::Ready), ServicePhase::Running),
+                        false => (None, ServicePhase::Start),
+                    };
+                    self.report(event, phase).await;
                 }
             }
         }
     }
 
-    async fn report(&self, happening: EventKind, phase: ServicePhase) {
+    async fn report(&self, event: Option<EventKind>, phase: ServicePhase) {
+        let is_missing = phase == ServicePhase::Start;
         let report = RunReport {
             unit: self.unit.clone(),
             incarnation: self.incarnation,
-            events: vec![happening],
+            events: event.into_iter().collect(),
             run_state: Arc::new(RunState { phase, ..RunState::default() }),
-            problem: None,
+            problem: is_missing.then(|| self.external.wait_reason(&self.unit)),
         };
         // The supervisor may be gone.
         drop(self.reports.send(report).await);
@@ -295,6 +302,28 @@ impl External {
                 }
             }
         }
+    }
+
+    /// Probes the unit: once, or until it is up. Returns whether it is up.
+    async fn probe(&self, clock: &dyn Clock, until_up: bool) -> bool {
+        if until_up {
+            self.wait_until_up(clock).await;
+            return true;
+        }
+        self.is_up(clock).await
+    }
+
+    /// Returns why units wait for this unit, which is not up, with the remedy.
+    fn wait_reason(&self, unit: &Name) -> String {
+        let missing = match self {
+            Self::Up => "it is not up".to_owned(),
+            Self::Path(path) => format!("nothing is at {}", path.display()),
+            Self::Tcp(address) => format!("nothing answers at {address}"),
+        };
+        format!(
+            "{WAITS_FOR}{unit}: {missing}; start {unit} on the machine, or set when it counts as \
+             up, with native_external"
+        )
     }
 
     /// Waits until the unit is up.

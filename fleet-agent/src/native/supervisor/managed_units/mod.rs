@@ -39,7 +39,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{DerivedState, Incarnation, InitState, Name, Retry, Target};
+use fleet_core::graph::{
+    DerivedState, Incarnation, InitState, Name, Retry, StatusReport, Target, WaitReason,
+};
 use fleet_unitfile::UnitName;
 
 use super::command::CallResult;
@@ -310,13 +312,38 @@ impl ManagedUnits {
         is_up: bool,
     ) {
         if !self.is_loaded(name) {
-            return;
+            return self.touch_dependents(name);
         }
         if is_up {
             self.publish_status(core, name);
             self.waiters.answer_up(name, run);
         }
         self.touched.insert(name.clone());
+    }
+
+    /// Marks the units that depend on an external unit, because the reason why they wait may have
+    /// changed.
+    fn touch_dependents(&mut self, external: &Name) {
+        let depends = |loaded: &LoadedUnit| match &loaded.definition {
+            Definition::Valid(compiled) => {
+                compiled.relations.iter().any(|it| it.unit.as_str() == external.as_str())
+            }
+            Definition::Invalid(_) => false,
+        };
+        let dependents = self.loaded_units.iter().filter(|(_, loaded)| depends(loaded));
+        self.touched.extend(dependents.map(|(name, _)| name.clone()));
+    }
+
+    /// Returns why a unit in this state waits for an external unit, if it does.
+    fn external_wait(&self, core: &Core, state: &StatusReport) -> Option<String> {
+        let DerivedState::Waiting(WaitReason::Dependencies(targets)) = &state.state else {
+            return None;
+        };
+        targets.iter().find_map(|target| {
+            let name = Name::new(target.as_str()).ok().filter(|name| !self.is_loaded(name))?;
+            self.graph.external(&name)?;
+            core.units.get(&name)?.problem.clone()
+        })
     }
 
     /// Publishes the status of all changed units, and answers the callers that wait for them.
@@ -351,7 +378,8 @@ impl ManagedUnits {
         let (loaded, entry) = (self.loaded_units.get(name), core.units.get(name));
         let Some((loaded, entry)) = loaded.zip(entry) else { return };
         let state = core.planner.status(name);
-        if self.statuses.publish(status_of(loaded, state.as_ref(), entry)) {
+        let waits_for = state.as_ref().and_then(|state| self.external_wait(core, state));
+        if self.statuses.publish(status_of(loaded, state.as_ref(), entry, waits_for)) {
             core.context.feed.report(&loaded.unit);
             self.timers.on_unit_changed(&loaded.unit);
         }
@@ -378,11 +406,14 @@ impl ManagedUnits {
             _ => None,
         };
         let degraded_by = core.planner.degraded_by(&name).iter().map(ToString::to_string).collect();
-        let ignored_options = self.loaded_units.get(&name).map(LoadedUnit::ignored_options);
+        let loaded = self.loaded_units.get(&name);
+        let ignored_options = loaded.map(LoadedUnit::ignored_options);
+        let ignored_sandboxing = loaded.map(LoadedUnit::ignored_sandboxing);
         Ok(UnitDetails::default()
             .with_retry_in(retry)
             .with_degraded_by(degraded_by)
             .with_ignored_options(ignored_options.unwrap_or_default())
+            .with_ignored_sandboxing(ignored_sandboxing.unwrap_or_default())
             .with_tracking(core.context.tracking().to_string()))
     }
 

@@ -12,7 +12,7 @@ use fleet_core::unit::LoadState;
 use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 
-use super::super::compile::ignored_options;
+use super::super::compile::{ignored_options, ignored_sandboxing};
 use super::super::units::SupervisedUnit;
 use super::waiters::hit_start_limit;
 use crate::ManagedUnit;
@@ -59,11 +59,12 @@ impl Statuses {
     }
 }
 
-/// Returns the status of a unit to publish.
+/// Returns the status of a unit to publish. `waits_for` is why it waits for an external unit.
 pub(super) fn status_of(
     loaded: &LoadedUnit,
     state: Option<&StatusReport>,
     entry: &SupervisedUnit,
+    waits_for: Option<String>,
 ) -> PublishedStatus {
     let mut shown = systemd_state_of(state, entry);
     if loaded.awaited.is_some() {
@@ -74,6 +75,7 @@ pub(super) fn status_of(
             unit: loaded.unit.clone(),
             known: known(loaded.hash, loaded.requested),
             state: shown,
+            waits_for,
         },
         requested: loaded.requested,
         log: Arc::clone(&entry.log),
@@ -164,6 +166,14 @@ impl LoadedUnit {
     pub(super) fn ignored_options(&self) -> Vec<String> {
         match &self.definition {
             Definition::Valid(compiled) => ignored_options(compiled),
+            Definition::Invalid(_) => Vec::new(),
+        }
+    }
+
+    /// Returns those of the [`ignored_options`](Self::ignored_options) that confine processes.
+    pub(super) fn ignored_sandboxing(&self) -> Vec<String> {
+        match &self.definition {
+            Definition::Valid(compiled) => ignored_sandboxing(compiled),
             Definition::Invalid(_) => Vec::new(),
         }
     }

@@ -106,11 +106,7 @@ impl TimerEntry {
             ..SystemdState::new(LoadState::Loaded, active, sub)
         };
         PublishedStatus {
-            unit: ManagedUnit {
-                unit: unit.clone(),
-                known: known(self.hash, self.requested),
-                state,
-            },
+            unit: ManagedUnit::new(unit.clone(), known(self.hash, self.requested), state),
             requested: self.requested,
             log: Arc::clone(&self.log),
             text: None,
