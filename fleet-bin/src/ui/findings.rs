@@ -280,8 +280,8 @@ mod tests {
         web.service:3:1: hint: SyslogIdentifier= has no effect, because there is no journal
         help: nothing to do, unless the unit needs it
         ");
-        let socket = render("web.socket", "[Socket]\nListenStream=1\n");
-        assert!(socket.contains("runs .service, .target and .timer units only"), "{socket}");
+        let mount = render("web.mount", "[Mount]\nWhat=/a\nWhere=/web\n");
+        assert!(mount.contains(".path, .timer and .target units only"), "{mount}");
     }
 
     #[test]

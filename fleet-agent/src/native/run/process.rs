@@ -10,10 +10,11 @@ use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
+use super::descriptors::NamedDescriptor;
 use super::exec_context::{ExecContext, SEARCH_PATH, collect};
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::child::{
-    ChildSetup, Credentials, ExecStep, SpawnError, WorkingDirectory, limits,
+    ChildSetup, Credentials, ExecStep, InheritedDescriptors, SpawnError, WorkingDirectory, limits,
 };
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::files::{open_nonblocking, open_or_create};
@@ -32,6 +33,7 @@ pub(crate) struct SpawnFailure {
 /// systemd's exit codes for failures before the exec.
 const CHDIR: i32 = 200;
 const NICE: i32 = 201;
+const FDS: i32 = 202;
 const EXEC: i32 = 203;
 const LIMITS: i32 = 205;
 const OOM_ADJUST: i32 = 206;
@@ -47,8 +49,8 @@ const DEFAULT_UMASK: u32 = 0o022;
 /// Starts a command of a unit.
 ///
 /// The command runs in a session of its own, with an empty stdin. It writes directly to the log
-/// file, so its output is still stored after the daemon has ended. It inherits no descriptors of
-/// fleet, because all of them are close-on-exec.
+/// file, so its output is still stored after the daemon has ended. Of the
+/// descriptors of fleet it inherits only `descriptors`, because all others are close-on-exec.
 pub(crate) fn spawn(
     command: &Command,
     exec_env: &ExecEnvironment,
@@ -56,6 +58,7 @@ pub(crate) fn spawn(
     group: Option<(&Group, &[CgroupSetting])>,
     passed: &[(String, String)],
     extra: &[(&str, String)],
+    descriptors: &[NamedDescriptor],
 ) -> Result<Child, SpawnFailure> {
     let (group, settings) = group.unzip();
     let identity = look_up(exec_env).map_err(SpawnFailure::unknown)?;
@@ -64,6 +67,10 @@ pub(crate) fn spawn(
         .map_err(|message| SpawnFailure { message, end: ProcessExit::NotSpawned })?;
     let start = Some(start(exec_env, &identity)?);
     let program = find(&command.program).map_err(|error| SpawnFailure::exec(command, &error))?;
+    let inherited = InheritedDescriptors::duplicate(descriptors.iter().map(|it| &it.descriptor))
+        .map_err(|error| {
+            SpawnFailure::of(FDS, format!("cannot pass descriptors: {error}"), &error)
+        })?;
     let mut words = command.argv(|name| environment.get(name)).into_iter();
     let context = ExecContext {
         program,
@@ -73,6 +80,7 @@ pub(crate) fn spawn(
         setup: ChildSetup {
             identity: rights(&identity).filter(|_| !command.privileged),
             start,
+            descriptors: inherited,
             ..setup(exec_env)
         },
         environment,
@@ -107,6 +115,7 @@ fn setup(exec_env: &ExecEnvironment) -> ChildSetup {
         umask: Some(mask(exec_env)),
         identity: None,
         start: None,
+        descriptors: InheritedDescriptors::default(),
     }
 }
 
@@ -274,6 +283,7 @@ fn before_the_program(step: ExecStep, exec_env: &ExecEnvironment) -> Option<(i32
         ExecStep::Begin | ExecStep::Program => return None,
         ExecStep::Output => (STDOUT, "set up its input and output"),
         ExecStep::Session => (SETSID, "create its session"),
+        ExecStep::Descriptors => (FDS, "pass its file descriptors"),
         ExecStep::Directory => (CHDIR, "enter its working directory"),
         ExecStep::Group => (CGROUP, "move it into its control group"),
         ExecStep::OomScore => (OOM_ADJUST, "set its OOM score adjustment"),

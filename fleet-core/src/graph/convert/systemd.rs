@@ -142,6 +142,22 @@ fn compile_file(
         report.left_out(file, 1, why, "let another program start the timer's unit");
         return None;
     }
+    if compiled.activator.is_some() {
+        let why = "units of this format have no sockets and paths";
+        let help = "let the service open its sockets itself, or watch the path itself";
+        report.left_out(file, 1, why, help);
+        return None;
+    }
+    for option in ["FileDescriptorStoreMax", "NonBlocking", "Sockets"] {
+        if let Some(position) = compiled.position_of("Service", option) {
+            let message = format!(
+                "Service.{option} is dropped: units of this format get no file \
+                                   descriptors"
+            );
+            let help = "let the service open its files and sockets itself";
+            report.loss((file, position.line), message, help);
+        }
+    }
     for alias in report.aliases(file) {
         match alias.parse() {
             Ok(alias) => drop(compiled.aliases.insert(alias)),

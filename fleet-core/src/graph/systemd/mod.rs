@@ -12,19 +12,28 @@
 //! turns their relations into edges.
 
 mod accept;
+mod activator;
 mod compile;
+mod descriptors;
 mod draft;
 mod exec_environment;
 mod link;
 mod service;
 mod service_options;
+mod socket_options;
 mod support;
 mod timer;
 mod value;
 
 pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
+pub use activator::{
+    Activator, ActivatorFailure, ActivatorMachine, ActivatorPhase, ActivatorSource, ActivatorState,
+    BindIpv6Only, ListenAddress, Listener, ListenerKind, Path, PathTrigger, PathTriggerKind,
+    Socket, SocketOptions, TriggerLimit,
+};
 pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
+pub use descriptors::ServiceDescriptors;
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use support::{Support, Unsupported, support};
 pub use timer::{

@@ -14,6 +14,7 @@ use fleet_unitfile::{Location, UnitName};
 
 use super::accept::OptionGroup;
 use super::service_options::SERVICE;
+use super::socket_options::{PATH, SOCKET};
 
 /// The handling of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +99,9 @@ const KILL_MODE_NONE: Unsupported = Unsupported::new(
 pub(super) fn groups(section: &str) -> &'static [Group] {
     match section {
         "Install" => INSTALL,
+        "Path" => PATH,
         "Service" => SERVICE,
+        "Socket" => SOCKET,
         "Timer" => TIMER,
         "Unit" => UNIT,
         _ => &[],
@@ -486,7 +489,7 @@ mod tests {
 
     #[test]
     fn tables_list_every_systemd_option_once() {
-        for section in ["Install", "Service", "Timer", "Unit"] {
+        for section in ["Install", "Path", "Service", "Socket", "Timer", "Unit"] {
             let listed: Vec<&str> =
                 groups(section).iter().flat_map(|(_, names)| names.iter().copied()).collect();
             let once: BTreeSet<&str> = listed.iter().copied().collect();
