@@ -48,6 +48,7 @@ fn socket_starts_a_server_on_the_first_request() {
     cluster.succeed(&["destroy", "web.socket", "web.service"]);
 }
 
+/// Regression: the service started first, and the socket was refused because its service ran.
 /// Both units are given at once, in the order in which a shell expands a pattern.
 #[test]
 fn socket_and_service_can_be_started_together() {

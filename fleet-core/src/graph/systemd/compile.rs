@@ -8,8 +8,8 @@ use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType};
 
 use super::accept::{AcceptedOptions, OptionGroup};
-use super::activator::Activator;
-use super::descriptors::ServiceDescriptors;
+use super::activator::{Activator, NO_RELATIONS};
+use super::descriptors::{ServiceDescriptors, socket_relations};
 use super::draft::Draft;
 use super::support::{
     OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, support,
@@ -193,6 +193,9 @@ impl<'a> Compiler<'a> {
                         let sockets = names.iter().map(|(_, socket)| socket.clone());
                         self.draft.descriptors.sockets.extend(sockets);
                     }
+                    if self.is_activator() && names.iter().any(|(kind, _)| kind.pulls_or_stops()) {
+                        self.remark(option, NO_RELATIONS);
+                    }
                     let position = self.position(option);
                     let relation =
                         |(kind, unit)| Relation { kind, unit, position: position.clone() };
@@ -206,6 +209,10 @@ impl<'a> Compiler<'a> {
         if let Err(problem) = done {
             self.refuse(Some(option), problem);
         }
+    }
+
+    fn is_activator(&self) -> bool {
+        matches!(self.name.unit_type(), UnitType::Path | UnitType::Socket)
     }
 
     fn position(&self, option: OptionView<'_>) -> OptionPosition {
@@ -437,19 +444,7 @@ pub enum RelationKind {
     Wants,
 }
 
-type Names = Vec<(RelationKind, UnitName)>;
-
-/// Returns the relations of `Sockets=`: the service wants each socket, and starts after it.
-fn sockets(value: &str, expand: &impl Fn(&str) -> Result<String, String>) -> Result<Names, String> {
-    let mut found = Vec::new();
-    for name in names(value, expand)? {
-        if name.unit_type() != UnitType::Socket || name.is_template() {
-            return Err(format!("names {name}: write the name of a .socket unit"));
-        }
-        found.extend([(RelationKind::Wants, name.clone()), (RelationKind::After, name)]);
-    }
-    Ok(found)
-}
+pub(super) type Names = Vec<(RelationKind, UnitName)>;
 
 /// Returns the relations that an option declares, or `None` if the option declares no relations. As
 /// in systemd, an empty value adds no relation and removes none.
@@ -465,7 +460,9 @@ pub(super) fn relations(
         ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
         ("Unit", "Wants") => RelationKind::Wants,
         ("Unit", "Conflicts") => RelationKind::Conflicts,
-        ("Service", "Sockets") => return Some(sockets(option.value(), expand)),
+        ("Service", "Sockets") => {
+            return Some(names(option.value(), expand).and_then(socket_relations));
+        }
         ("Install", "RequiredBy") => RelationKind::RequiredBy,
         ("Install", "WantedBy" | "UpheldBy") => RelationKind::WantedBy,
         _ => return None,

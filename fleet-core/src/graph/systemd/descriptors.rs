@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use fleet_unitfile::UnitName;
+use fleet_unitfile::{UnitName, UnitType};
+
+use super::compile::{Names, RelationKind};
 
 /// Settings of a service for the file descriptors that it gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,4 +15,16 @@ pub struct ServiceDescriptors {
     pub store_max: u32,
     /// Whether sockets are passed in non-blocking mode (`NonBlocking=`).
     pub non_blocking: bool,
+}
+
+/// Returns the relations of `Sockets=`: the service wants each socket, and starts after it.
+pub(super) fn socket_relations(sockets: Vec<UnitName>) -> Result<Names, String> {
+    let mut found = Vec::new();
+    for name in sockets {
+        if name.unit_type() != UnitType::Socket || name.is_template() {
+            return Err(format!("names {name}: write the name of a .socket unit"));
+        }
+        found.extend([(RelationKind::Wants, name.clone()), (RelationKind::After, name)]);
+    }
+    Ok(found)
 }

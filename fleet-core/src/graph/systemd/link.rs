@@ -399,6 +399,14 @@ impl<'a> Linker<'a> {
     }
 }
 
+impl RelationKind {
+    /// Returns whether a unit with this option starts or stops the other unit, or stops with it.
+    pub(super) fn pulls_or_stops(self) -> bool {
+        use RelationKind::{BindsTo, Conflicts, PartOf, Requires, Wants};
+        matches!(self, BindsTo | Conflicts | PartOf | Requires | Wants)
+    }
+}
+
 impl Relations {
     fn add(&mut self, kind: RelationKind) {
         match kind {

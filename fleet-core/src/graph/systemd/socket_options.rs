@@ -386,3 +386,24 @@ const OF_COMMANDS: &[&str] = &[
     "XAttrEntryPoint",
     "XAttrListen",
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use fleet_unitfile::check::directives;
+
+    use super::super::support::groups;
+
+    #[test]
+    fn tables_list_every_systemd_option_once() {
+        for section in ["Install", "Path", "Service", "Socket", "Timer", "Unit"] {
+            let listed: Vec<&str> =
+                groups(section).iter().flat_map(|(_, names)| names.iter().copied()).collect();
+            let once: BTreeSet<&str> = listed.iter().copied().collect();
+            assert_eq!(listed.len(), once.len(), "{section} holds an option twice");
+            let known = directives().filter(|it| it.section == section).map(|it| it.name);
+            assert_eq!(once, known.collect(), "{section}");
+        }
+    }
+}

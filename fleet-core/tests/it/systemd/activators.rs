@@ -173,6 +173,19 @@ fn invalid_paths_are_refused() {
     "#);
 }
 
+/// Orders need no remark, since a socket or path is active as soon as it is started.
+#[test]
+fn relations_of_sockets_and_paths_are_remarked() {
+    let text = "[Unit]\nAfter=a.service\nPartOf=a.service\n[Socket]\nListenStream=@a\n\
+                [Install]\nWantedBy=sockets.target\n";
+    let read = compiled("web.socket", text).expect("it is supported");
+    let remarks: Vec<String> = read.remarks.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(wrapped(&remarks.join("\n")), @"
+    3:1: Unit.PartOf has no effect: a socket or path neither starts nor stops with other
+          units that it names
+    ");
+}
+
 #[test]
 fn sockets_option_wants_and_follows_each_socket() {
     let text = "[Service]\nExecStart=/bin/true\nSockets=a.socket b.socket\nNonBlocking=yes\n";

@@ -17,14 +17,13 @@
 mod entry;
 mod path_watch;
 mod poller;
+mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::systemd::{
-    Activator, ActivatorFailure, ActivatorPhase, ActivatorSource, Path,
-};
+use fleet_core::graph::systemd::{Activator, ActivatorFailure, ActivatorPhase, ActivatorSource};
 use fleet_unitfile::{UnitHash, UnitName};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -35,7 +34,7 @@ use super::managed_units::Statuses;
 use super::requests::{Requests, UnitRequest};
 use crate::native::run::conditions::check_conditions;
 use crate::native::state::manager_context::ManagerContext;
-use crate::native::state::unit_directory::{RequestedState, StoredUnit};
+use crate::native::state::unit_directory::RequestedState;
 use crate::{ServiceError, UnitDetails};
 use entry::{ActivatorEntry, UnitView};
 use poller::{SocketPoller, Token};
@@ -92,38 +91,6 @@ impl Activators {
             poller: SocketPoller::default(),
             watches: mpsc::channel(WATCH_CAPACITY),
             starts: FuturesUnordered::new(),
-        }
-    }
-
-    /// Adds an activator that an earlier daemon has stored. If its file can no longer be run, there
-    /// is no definition, and the activator never starts its unit.
-    pub(super) fn recover(
-        &mut self,
-        unit: &UnitName,
-        hash: UnitHash,
-        definition: Option<&Activator>,
-        (_, requested, run): &StoredUnit,
-    ) -> io::Result<()> {
-        let never = || Path::without_triggers(unit.clone());
-        let definition = definition.cloned().unwrap_or_else(never);
-        let entry = self.entry(unit, hash, *requested, definition)?.with_record(run.as_ref());
-        self.insert(unit, entry);
-        Ok(())
-    }
-
-    /// Continues with the stored states of all recovered activators. Their units are recovered.
-    pub(super) fn resume(&mut self, was_shutting_down: bool) {
-        let all: Vec<UnitName> = self.entries.keys().cloned().collect();
-        for unit in &all {
-            let starts = self.change(unit, |entry, view| entry.resume(was_shutting_down, view));
-            if starts == Some(true)
-                && let Err(error) = self.start(unit)
-            {
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(%unit, error, "cannot start a socket or path again");
-            }
-            // An event right before the daemon ended may not have reached the unit.
-            self.start_unit(unit);
         }
     }
 
@@ -375,7 +342,10 @@ impl Activators {
         });
         match starts {
             Some(true) => self.start_unit(unit),
-            _ => tracing::warn!(%unit, "a socket or path fails: it started its unit too often"),
+            Some(false) => {
+                tracing::warn!(%unit, "a socket or path fails: it started its unit too often");
+            }
+            None => {}
         }
     }
 

@@ -60,6 +60,10 @@ pub struct TriggerLimit {
     pub burst: u32,
 }
 
+/// Remark on a relation of a socket or path.
+pub(in crate::graph::systemd) const NO_RELATIONS: &str = "has no effect: a socket or path neither starts nor stops with other \
+                            units that it names";
+
 /// systemd's default interval.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(2);
 
