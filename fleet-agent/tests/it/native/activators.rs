@@ -81,10 +81,9 @@ async fn running_service_owns_the_traffic() {
     assert_eq!(ask(&bench.path("socket")).await, "two\n");
     assert_eq!(bench.pid("a.service").await, pid);
     // Traffic that the service does not take starts it again once it has ended.
-    let waiting = UnixStream::connect(bench.path("socket")).expect("it listens");
+    let _waiting = UnixStream::connect(bench.path("socket")).expect("it listens");
     bench.stop("a.service").await;
     bench.wait_for("a.service", |state| state.main_pid.is_some_and(|it| it != pid)).await;
-    drop(waiting);
     bench.stop("a.socket").await;
     assert!(runs(bench.pid("a.service").await), "stopping a socket stops no service");
     bench.clean_up().await;
@@ -104,6 +103,7 @@ async fn service_started_by_hand_gets_its_sockets() {
     assert_eq!(bench.state("a.socket").await.sub, "dead", "it does not want this one");
     let refused = bench.start("a.socket").await.expect_err("its service runs without it");
     assert!(refused.to_string().contains("active without its sockets"), "{refused}");
+    bench.wait_for_lines("listens", 1).await;
     bench.stop("a.service").await;
     bench.start("a.socket").await.expect("it starts");
     bench.start("a.service").await.expect("it starts");
