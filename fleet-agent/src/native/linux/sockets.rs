@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fleet_core::graph::systemd::{
-    BindIpv6Only, ListenAddress, Listener, ListenerKind, Socket, SocketOptions,
+    BindIpv6Only, ListenerKind, Socket, SocketAddress, SocketListener, SocketOptions,
 };
 use nix::libc;
 use rustix::fs::{
@@ -42,7 +42,7 @@ const MAX_FLUSHED: usize = 4096;
 
 /// Opens a listener. Options that the kernel refuses are passed to `warn`.
 pub(crate) fn open_listener(
-    listener: &Listener,
+    listener: &SocketListener,
     socket: &Socket,
     owner: PathOwner,
     warn: &mut dyn FnMut(&'static str, io::Error),
@@ -55,18 +55,18 @@ pub(crate) fn open_listener(
     }
     let (kind, flags) = (socket_type(listener.kind), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
     let opened = match &listener.address {
-        ListenAddress::Path(path) => {
+        SocketAddress::Path(path) => {
             let opened = socket_with(AddressFamily::UNIX, kind, flags, None)?;
             bind_path(&opened, Path::new(path), socket.mode, owner)?;
             opened
         }
-        ListenAddress::Abstract(name) => {
+        SocketAddress::Abstract(name) => {
             let opened = socket_with(AddressFamily::UNIX, kind, flags, None)?;
             bind(&opened, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
             opened
         }
-        ListenAddress::Ip(address) => bind_ip(*address, kind, flags, &socket.options, warn)?,
-        ListenAddress::Port(port) => {
+        SocketAddress::Ip(address) => bind_ip(*address, kind, flags, &socket.options, warn)?,
+        SocketAddress::Port(port) => {
             let address = SocketAddr::new(any_address(), *port);
             bind_ip(address, kind, flags, &socket.options, warn)?
         }
@@ -222,13 +222,13 @@ pub(crate) fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
 /// Sets the options that need no particular time. As in systemd, a refused option is no failure.
 fn set_options(
     socket: BorrowedFd<'_>,
-    listener: &Listener,
+    listener: &SocketListener,
     options: &SocketOptions,
     warn: &mut dyn FnMut(&'static str, io::Error),
 ) {
-    let is_ipv4 = matches!(listener.address, ListenAddress::Ip(address) if address.is_ipv4());
+    let is_ipv4 = matches!(listener.address, SocketAddress::Ip(address) if address.is_ipv4());
     let is_ipv6 = !is_ipv4 && listener.path().is_none();
-    let is_ipv6 = is_ipv6 && !matches!(listener.address, ListenAddress::Abstract(_));
+    let is_ipv6 = is_ipv6 && !matches!(listener.address, SocketAddress::Abstract(_));
     for (option, level, name, value) in numbers(options, is_ipv4, is_ipv6) {
         set_number(socket, level, name, value).unwrap_or_else(|error| warn(option, error));
     }

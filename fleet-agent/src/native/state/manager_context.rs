@@ -1,6 +1,6 @@
 //! State that all units of one native service manager share: directories and their lock, clock,
-//! environment, change feed, descriptors of services, control groups, process table, the task that rotates logs, and whether
-//! a shutdown has begun.
+//! environment, change feed, descriptors of services, control groups, process table, the task that
+//! rotates logs, and whether a shutdown has begun.
 
 use std::collections::BTreeSet;
 use std::fs::File;

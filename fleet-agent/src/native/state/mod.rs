@@ -1,8 +1,8 @@
 //! Everything on disk from which the next process continues, and the state that all units share.
 //!
 //! The records are unit files, requested states, runs with their definitions (stanzas), desired
-//! targets, timers, activators, and the marks of the boot and of a shutdown. Other folders use them only
-//! through this one. There are two exceptions:
+//! targets, timers, activators, and the marks of the boot and of a shutdown. Other folders use them
+//! only through this one. There are two exceptions:
 //!
 //! - `log` stores the base offset of a log in a file beside it (`log/hole.rs`).
 //! - `crate::lock` locks the directory. The [context](manager_context::ManagerContext) holds the

@@ -87,7 +87,8 @@ pub(in crate::native) enum TargetCommand {
 
 /// Command for a loaded unit.
 pub(in crate::native) enum UnitCommand {
-    /// Returns the timers and activators to start before the unit, or why the unit cannot be started.
+    /// Returns the timers and activators to start before the unit, or why the unit cannot be
+    /// started.
     PrepareStart(Reply<Result<Vec<PulledStarter>, ServiceError>>),
     /// Carries out a request. `requested` is the requested state after it, which is stored already.
     /// The answer comes once the published status includes it.

@@ -13,10 +13,10 @@
 //!
 //! Frontends read the logs of units directly. A snapshot is the answer to a command.
 //!
-//! The event loop wakes up for a command, a report, an event of a timer or activator, or the earliest
-//! deadline: of the planner, of a timer, of a failed start or of changed files. Then it carries out the
-//! pending actions. Each such turn works only on the units that have changed, so its cost does not
-//! depend on the number of idle units.
+//! The event loop wakes up for a command, a report, an event of a timer or activator, or the
+//! earliest deadline: of the planner, of a timer, of a failed start or of changed files. Then it
+//! carries out the pending actions. Each such turn works only on the units that have changed, so
+//! its cost does not depend on the number of idle units.
 //!
 //! Units come from one source. `fleet-init` passes a whole graph, read from files. Under fleetd the
 //! units are loaded one by one, and [`managed_units`] maps the requests for them to the graph.

@@ -37,11 +37,12 @@ pub(in crate::native) enum UnitRequest {
     Stop,
     /// Stop, after which the unit is removed.
     Unload,
-    /// Start by a timer that has elapsed, or by a socket or path. The value is the ID of this event,
-    /// by which a repeated request is recognized. Unlike `Start`, this request does not mark the unit as launched by
-    /// fleet.
+    /// Start by a timer that has elapsed, or by a socket or path. The value is the ID of this
+    /// event, by which a repeated request is recognized. Unlike `Start`, this request does not mark
+    /// the unit as launched by fleet.
     Trigger(u64),
-    /// Start of a timer, socket or path because another unit wants it. It does not count as a launch by fleet.
+    /// Start of a timer, socket or path because another unit wants it. It does not count as a
+    /// launch by fleet.
     Pull,
 }
 
@@ -192,7 +193,8 @@ impl Requests {
     }
 
     /// Applies a request to a loaded unit, and waits for the result. A start first starts the
-    /// timers, sockets and paths that the unit wants or requires. No later request for the unit overtakes this one.
+    /// timers, sockets and paths that the unit wants or requires. No later request for the unit
+    /// overtakes this one.
     pub(in crate::native) async fn request(
         self: &Arc<Self>,
         unit: &UnitName,

@@ -29,8 +29,8 @@ pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitR
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
 pub use activator::{
     Activator, ActivatorFailure, ActivatorMachine, ActivatorPhase, ActivatorSource, ActivatorState,
-    BindIpv6Only, ListenAddress, Listener, ListenerKind, Path, PathTrigger, PathTriggerKind,
-    Socket, SocketOptions, TriggerLimit,
+    BindIpv6Only, ListenerKind, Path, PathTrigger, PathTriggerKind, Socket, SocketAddress,
+    SocketListener, SocketOptions, TriggerLimit,
 };
 pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 pub use descriptors::ServiceDescriptors;

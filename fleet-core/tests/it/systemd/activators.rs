@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fleet_core::graph::NotifyAccess;
 use fleet_core::graph::systemd::{
-    Activator, ActivatorSource, BindIpv6Only, ListenAddress, Listener, ListenerKind, Path,
-    PathTrigger, PathTriggerKind, RelationKind, Socket, TriggerLimit,
+    Activator, ActivatorSource, BindIpv6Only, ListenerKind, Path, PathTrigger, PathTriggerKind,
+    RelationKind, Socket, SocketAddress, SocketListener, TriggerLimit,
 };
 use proptest::prelude::*;
 
@@ -57,15 +57,16 @@ fn socket_settings_are_read() {
          BindIPv6Only=both\nReusePort=yes\nIPTOS=low-delay\nReceiveBuffer=64K\n\
          FileDescriptorName=a b\nKeepAliveTimeSec=1min\nBindToDevice=eth0\nBindToDevice=*",
     );
-    let local = |kind, name: &str| Listener { kind, address: ListenAddress::Abstract(name.into()) };
-    let at = |kind, path: &str| Listener { kind, address: ListenAddress::Path(path.into()) };
-    let ip = ListenAddress::Ip("[::1]:80".parse().unwrap());
+    let local =
+        |kind, name: &str| SocketListener { kind, address: SocketAddress::Abstract(name.into()) };
+    let at = |kind, path: &str| SocketListener { kind, address: SocketAddress::Path(path.into()) };
+    let ip = SocketAddress::Ip("[::1]:80".parse().unwrap());
     let listeners = [
         at(ListenerKind::Stream, "/run/web.sock"),
         local(ListenerKind::Datagram, "web"),
         local(ListenerKind::SequentialPacket, "web"),
         at(ListenerKind::Fifo, "/run/web.fifo"),
-        Listener { kind: ListenerKind::Stream, address: ip },
+        SocketListener { kind: ListenerKind::Stream, address: ip },
     ];
     assert_eq!(socket.listeners, listeners);
     assert_eq!((socket.user.as_deref(), socket.group), (Some("root"), None));
@@ -229,7 +230,8 @@ proptest! {
             };
             let again = socket.listeners[0].address.to_string().replace('%', "%%");
             let file = format!("[Socket]\nListenStream={again}\n");
-            let read = compiled("web.socket", &file).map_err(|it| TestCaseError::fail(it.to_string()))?;
+            let read = compiled("web.socket", &file);
+            let read = read.map_err(|refusals| TestCaseError::fail(refusals.to_string()))?;
             let Some(ActivatorSource::Socket(reread)) = read.activator.map(|it| it.source) else {
                 return Err(TestCaseError::fail("it is a socket"));
             };

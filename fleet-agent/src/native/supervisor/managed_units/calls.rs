@@ -105,9 +105,9 @@ impl ManagedUnits {
         self.wait_for_start(&name, before, reply);
     }
 
-    /// Starts a unit on behalf of a timer or activator, within its start limit. An active unit stays as it is,
-    /// and a unit that waits for a retry keeps waiting. If the same elapse or event has been
-    /// requested before (`trigger` is unchanged), the call only waits for the start.
+    /// Starts a unit on behalf of a timer or activator, within its start limit. An active unit
+    /// stays as it is, and a unit that waits for a retry keeps waiting. If the same elapse or event
+    /// has been requested before (`trigger` is unchanged), the call only waits for the start.
     fn trigger(
         &mut self,
         core: &mut Core,

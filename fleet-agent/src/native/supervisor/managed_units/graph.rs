@@ -1,4 +1,5 @@
-//! The graph of the loaded units, which is rebuilt when they change, and the timers and activators beside it.
+//! The graph of the loaded units, which is rebuilt when they change, and the timers and activators
+//! beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;

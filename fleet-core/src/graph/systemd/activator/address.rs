@@ -7,11 +7,11 @@ use super::super::value::absolute;
 
 /// One socket or FIFO of a `.socket` unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listener {
+pub struct SocketListener {
     /// The kind.
     pub kind: ListenerKind,
     /// The address. A FIFO has a path.
-    pub address: ListenAddress,
+    pub address: SocketAddress,
 }
 
 /// Kinds of listeners.
@@ -29,7 +29,7 @@ pub enum ListenerKind {
 
 /// Address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListenAddress {
+pub enum SocketAddress {
     /// A path in the file system.
     Path(String),
     /// An abstract name, without the `@`.
@@ -43,14 +43,14 @@ pub enum ListenAddress {
 /// Maximum length of the path of a socket. A zero byte follows in the 108 bytes of the address.
 const MAX_PATH: usize = 107;
 
-impl Listener {
+impl SocketListener {
     /// Reads the value of a `Listen…=` option.
     pub(super) fn parse(kind: ListenerKind, text: &str) -> Result<Self, String> {
         let address = match kind {
-            ListenerKind::Fifo => ListenAddress::Path(absolute(text)?),
-            _ => ListenAddress::parse(text)?,
+            ListenerKind::Fifo => SocketAddress::Path(absolute(text)?),
+            _ => SocketAddress::parse(text)?,
         };
-        let is_local = matches!(address, ListenAddress::Path(_) | ListenAddress::Abstract(_));
+        let is_local = matches!(address, SocketAddress::Path(_) | SocketAddress::Abstract(_));
         if kind == ListenerKind::SequentialPacket && !is_local {
             return Err(format!(
                 "is {text:?}, but IP has no such sockets: write a path or an abstract name such \
@@ -64,13 +64,13 @@ impl Listener {
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         match &self.address {
-            ListenAddress::Path(path) => Some(path),
+            SocketAddress::Path(path) => Some(path),
             _ => None,
         }
     }
 }
 
-impl ListenAddress {
+impl SocketAddress {
     fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') {
             let path = absolute(text)?;
@@ -103,7 +103,7 @@ impl ListenAddress {
     }
 }
 
-impl fmt::Display for Listener {
+impl fmt::Display for SocketListener {
     /// Formats the listener as systemd does: `127.0.0.1:80 (Stream)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
@@ -116,7 +116,7 @@ impl fmt::Display for Listener {
     }
 }
 
-impl fmt::Display for ListenAddress {
+impl fmt::Display for SocketAddress {
     /// Formats the address as an option has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -151,19 +151,19 @@ mod tests {
             ("vsock:2:80", Err("is a VSOCK address")),
         ];
         for (text, expected) in rows {
-            match (ListenAddress::parse(text), expected) {
+            match (SocketAddress::parse(text), expected) {
                 (Ok(address), Ok(expected)) => assert_eq!(format!("{address:?}"), expected),
                 (Err(problem), Err(start)) => assert!(problem.starts_with(start), "{problem}"),
                 (read, _) => panic!("{text}: {read:?}"),
             }
         }
-        let long = |length: usize| ListenAddress::parse(&format!("/{}", "a".repeat(length)));
+        let long = |length: usize| SocketAddress::parse(&format!("/{}", "a".repeat(length)));
         assert!(long(106).is_ok() && long(107).is_err());
     }
 
     #[test]
     fn sequential_packets_need_a_local_address() {
-        let parse = |text| Listener::parse(ListenerKind::SequentialPacket, text);
+        let parse = |text| SocketListener::parse(ListenerKind::SequentialPacket, text);
         assert!(parse("@a").is_ok() && parse("/a").is_ok());
         assert!(parse("80").is_err() && parse("[::1]:80").is_err());
     }

@@ -20,7 +20,7 @@ use super::draft::UnitProblems;
 use super::value::{ValueContext, number, span, unreadable};
 use crate::graph::model::UnitCondition;
 
-pub use address::{ListenAddress, Listener, ListenerKind};
+pub use address::{ListenerKind, SocketAddress, SocketListener};
 pub use machine::{ActivatorFailure, ActivatorMachine, ActivatorPhase, ActivatorState};
 pub use path::{Path, PathTrigger, PathTriggerKind};
 pub use socket::{BindIpv6Only, Socket, SocketOptions};
@@ -61,8 +61,8 @@ pub struct TriggerLimit {
 }
 
 /// Remark on a relation of a socket or path.
-pub(in crate::graph::systemd) const NO_RELATIONS: &str = "has no effect: a socket or path neither starts nor stops with other \
-                            units that it names";
+pub(in crate::graph::systemd) const NO_RELATIONS: &str =
+    "has no effect: a socket or path neither starts nor stops with other units that it names";
 
 /// systemd's default interval.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(2);

@@ -9,8 +9,8 @@ use super::super::draft::UnitProblems;
 use super::super::exec_environment::account;
 use super::super::value::{ValueContext, choice, flag, number, read_resettable, span, unreadable};
 use super::{
-    Activator, ActivatorSource, LimitDraft, Listener, ListenerKind, mode, refused, started_unit,
-    take_unit,
+    Activator, ActivatorSource, LimitDraft, ListenerKind, SocketListener, mode, refused,
+    started_unit, take_unit,
 };
 use crate::graph::model::UnitCondition;
 
@@ -18,7 +18,7 @@ use crate::graph::model::UnitCondition;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Socket {
     /// At least one listener, in the order of the file.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<SocketListener>,
     /// Name of the descriptors, by which the service recognizes them (`FileDescriptorName=`).
     pub name: String,
     /// Owner of paths, by name or number (`SocketUser=`).
@@ -123,7 +123,7 @@ const MAX_NAME: usize = 255;
 #[derive(Debug, Default)]
 pub(in crate::graph::systemd) struct SocketDraft {
     unit: Option<UnitName>,
-    listeners: Vec<Listener>,
+    listeners: Vec<SocketListener>,
     name: Option<String>,
     user: Option<String>,
     group: Option<String>,
@@ -178,7 +178,7 @@ impl SocketDraft {
             self.listeners.clear();
             return Ok(());
         }
-        self.listeners.push(Listener::parse(kind, &unit.expand(value)?)?);
+        self.listeners.push(SocketListener::parse(kind, &unit.expand(value)?)?);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl SocketDraft {
         if self.listeners.is_empty() {
             return refused("it listens nowhere: write ListenStream=, ListenDatagram= or the like");
         }
-        let paths = self.listeners.iter().filter_map(Listener::path).count();
+        let paths = self.listeners.iter().filter_map(SocketListener::path).count();
         if !self.symlinks.is_empty() && paths != 1 {
             let problem = "needs exactly one path to link to: remove it, or listen at one path";
             let option = Some(("Socket", "Symlinks"));
