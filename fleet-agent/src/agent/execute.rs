@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Epoch, Task, Unit};
-use fleet_unitfile::UnitName;
+use fleet_unitfile::{UnitName, UnitType};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -124,10 +124,18 @@ impl Executor {
             hold_back(&error, &mut ended, &mut chains);
         }
         ended.retain(|outcome| outcome.result.is_err() || !chains.contains_key(&outcome.unit));
+        let mut order = SocketsFirst::new(&chains);
         for (unit, chain) in chains {
             let starts = starts(&chain);
+            let running = order.running.remove(&unit);
+            let sockets = order.ends.remove(&unit).filter(|_| starts).unwrap_or_default();
             let run = run_chain(self.manager.clone(), self.permit.clone(), unit.clone(), chain);
-            let abort = self.chains.spawn(run);
+            let abort = self.chains.spawn(async move {
+                wait_for_chains(sockets).await;
+                let outcome = run.await;
+                drop(running);
+                outcome
+            });
             self.busy.insert(unit, Chain { abort, starts });
         }
         ended
@@ -192,6 +200,50 @@ impl Executor {
         }
         Ok(())
     }
+}
+
+/// Order between the sockets and the services of one batch: a service starts after its sockets.
+/// Otherwise it could start without them, and then the sockets could not start.
+#[derive(Default)]
+struct SocketsFirst {
+    /// For each socket, the sender to drop at the end of its chain.
+    running: BTreeMap<UnitName, watch::Sender<()>>,
+    /// For each service, the receivers that report the end of the chains of its sockets.
+    ends: BTreeMap<UnitName, Vec<watch::Receiver<()>>>,
+}
+
+impl SocketsFirst {
+    fn new(chains: &BTreeMap<UnitName, Vec<Task>>) -> Self {
+        let mut order = Self::default();
+        for task in chains.values().filter_map(|chain| chain.last()) {
+            let (Task::Start { unit, .. } | Task::Restart { unit, .. }) = task else { continue };
+            if let Some(service) = service_of(unit) {
+                let (sender, end) = watch::channel(());
+                order.running.insert(unit.name.clone(), sender);
+                order.ends.entry(service).or_default().push(end);
+            }
+        }
+        order
+    }
+}
+
+/// Waits for the end of these chains.
+async fn wait_for_chains(ends: Vec<watch::Receiver<()>>) {
+    for mut end in ends {
+        while end.changed().await.is_ok() {}
+    }
+}
+
+/// Returns the service that a socket starts; `None` for other units.
+fn service_of(unit: &Unit) -> Option<UnitName> {
+    if unit.name.unit_type() != UnitType::Socket {
+        return None;
+    }
+    let options = unit.file.options();
+    let mut named = options.filter(|it| (it.section(), it.name()) == ("Socket", "Service"));
+    let usual = || format!("{}.service", unit.name.stem());
+    let named = named.rfind(|it| !it.value().is_empty());
+    named.map_or_else(usual, |named| named.value().to_owned()).parse().ok()
 }
 
 /// Whether tasks of a unit start it.

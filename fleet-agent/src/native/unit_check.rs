@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::systemd::{AcceptedOptions, CompileOptions, Confinement, Remark, RemarkKind};
+use fleet_core::graph::systemd::{
+    AcceptedOptions, CompileOptions, Confinement, Remark, RemarkKind,
+};
 use fleet_core::manager::{ManagerFinding, ManagerVerdict, NativeInfo};
 use fleet_unitfile::{UnitFile, UnitName};
 

@@ -1,5 +1,7 @@
 //! The native service manager with real processes.
 
+mod activators;
+mod activators_crash;
 mod adoption;
 mod background;
 mod conformance;

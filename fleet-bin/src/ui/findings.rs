@@ -292,6 +292,8 @@ mod tests {
         );
         let socket = render("web.socket", "[Socket]\nListenStream=1\n");
         assert!(socket.contains("runs .service, .target and .timer units only"), "{socket}");
+        let mount = render("web.mount", "[Mount]\nWhat=/a\nWhere=/web\n");
+        assert!(mount.contains(".path, .timer and .target units only"), "{mount}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! End-to-end tests of the programs: from unit files to processes.
 
+mod activators;
 mod authentication;
 mod crash;
 mod daemon;

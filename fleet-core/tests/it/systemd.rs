@@ -1,5 +1,6 @@
 //! Compilation of systemd units.
 
+mod activators;
 mod edges;
 mod files;
 mod laws;

@@ -21,8 +21,7 @@ use rustix::thread::{
 
 use super::plan::{self, DirectoryPlan, ExecFailure, ExecPlan, IdentityPlan, SchedulingPlan};
 use super::{mounts, network, syscalls};
-use crate::native::linux::child::{Program, reset_signals, resource, set_limit};
-use crate::native::linux::process_info::SYSTEMD_EXEC_PID;
+use crate::native::linux::child::{Program, is_pid_variable, reset_signals, resource, set_limit};
 
 type Step<T = ()> = Result<T, ExecFailure>;
 
@@ -204,15 +203,14 @@ fn program(plan: &ExecPlan) -> Step<Program> {
     let path = plan.candidates.iter().find(executable).or(plan.candidates.last());
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let texts = |texts: &mut dyn Iterator<Item = &str>| texts.map(text).collect::<Result<_, _>>();
-    let passes_own_pid = plan.environment.contains_key(SYSTEMD_EXEC_PID);
-    let variables = plan.environment.iter().filter(|it| it.0 != SYSTEMD_EXEC_PID);
+    let variables = plan.environment.iter().filter(|it| !is_pid_variable(it.0));
     let variables: Vec<String> = variables.map(|(name, value)| format!("{name}={value}")).collect();
     let program = || -> io::Result<Program> {
         Ok(Program::new(
             text(path.map_or("", String::as_str))?,
             texts(&mut plan.arguments.iter().map(String::as_str))?,
             texts(&mut variables.iter().map(String::as_str))?,
-            passes_own_pid,
+            |name| plan.environment.contains_key(name),
         ))
     };
     program().map_err(failed(plan::EXIT_EXEC, "prepare its program"))

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fleet_core::graph::systemd::AcceptedOptions;
 use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
-use fleet_unitfile::{UnitFile, UnitName, UnitType};
+use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::journal::{Journal, JournalReader};
 use crate::native::executor::Executor;
@@ -21,13 +21,14 @@ use crate::native::supervisor::command::{Command, SupervisorHandle};
 use crate::native::supervisor::managed_units::ManagedUnitsConfig;
 use crate::native::supervisor::managed_units::external::External;
 use crate::native::supervisor::requests::UnitRequest;
+use crate::native::supervisor::starters::is_starter;
 use crate::native::supervisor::{InitSnapshot, SupervisorConfig};
 use crate::{
     ChangeReceiver, Clock, ManagedUnit, ServiceError, ServiceManager, SystemClock, UnitDetails,
 };
 
-/// Service manager that runs `.service`, `.target` and `.timer` units without systemd. It starts
-/// the processes of `.service` units itself.
+/// Service manager that runs `.service`, `.socket`, `.path`, `.timer` and `.target` units without
+/// systemd. It starts the processes of `.service` units itself.
 ///
 /// Dropping the manager leaves the units running, as a crash of the daemon does. The next manager
 /// of the same directory adopts the processes of the units, and knows the requested states. If a
@@ -50,7 +51,7 @@ use crate::{
 ///   refused, or runs as the daemon's own user if the operator accepts that.
 ///
 /// Units do not inherit the daemon's own environment variables. A requested start resets the
-/// counter for `StartLimitBurst=`, but a start by a timer does not.
+/// counter for `StartLimitBurst=`, but a start by a timer, socket or path does not.
 ///
 /// # Units that depend on each other
 ///
@@ -138,7 +139,8 @@ impl NativeManager {
 
     /// Returns the status of all units in the graph. The status includes the dependencies of each
     /// unit, the reasons for its state, and the time of its next retry. The units that fleet has
-    /// launched are listed as extra targets, and there is no goal. Timers are not included.
+    /// launched are listed as extra targets, and there is no goal. Timers, sockets and paths are
+    /// not included.
     ///
     /// # Errors
     ///
@@ -261,9 +263,8 @@ impl ServiceManager for NativeManager {
 #[async_trait]
 impl JournalReader for NativeManager {
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        // A timer writes nothing, so no line of it can be missing.
-        let is_timer = unit.unit_type() == UnitType::Timer;
-        let query = if is_timer { query.with_after(None) } else { query };
+        // A unit that starts others writes nothing, so no line of it can be missing.
+        let query = if is_starter(unit) { query.with_after(None) } else { query };
         let status = self.0.requests().status(unit);
         let status = status.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let action = || format!("read the log of {unit}");

@@ -10,6 +10,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{io, ptr};
 
@@ -23,7 +24,7 @@ use rustix::process::{
 };
 use tokio::process::Command as Process;
 
-use super::process_info::SYSTEMD_EXEC_PID;
+use super::process_info::{LISTEN_PID, SYSTEMD_EXEC_PID};
 
 /// Highest signal number of the kernel.
 const LAST_SIGNAL: libc::c_int = 64;
@@ -46,6 +47,55 @@ pub(crate) struct ChildSetup {
     pub(crate) identity: Option<Credentials>,
     /// Working directory, entered last and with the final privileges; `None` keeps ours.
     pub(crate) start: Option<WorkingDirectory>,
+    /// Descriptors that the program gets.
+    pub(crate) descriptors: InheritedDescriptors,
+}
+
+/// Descriptors that a program gets, numbered from [`FIRST_DESCRIPTOR`] in this order. Each is a
+/// duplicate with a higher number than all of those, so that no move overwrites another.
+#[derive(Debug, Default)]
+pub(crate) struct InheritedDescriptors(Vec<OwnedFd>);
+
+/// Number of the first descriptor that a program gets, as systemd defines it.
+const FIRST_DESCRIPTOR: libc::c_int = 3;
+
+/// Returns the first number after those of `count` descriptors.
+fn first_free(count: usize) -> i32 {
+    FIRST_DESCRIPTOR.saturating_add(i32::try_from(count).unwrap_or(i32::MAX))
+}
+
+impl InheritedDescriptors {
+    /// Duplicates the descriptors that a program is to get.
+    pub(crate) fn duplicate<Fd: AsFd>(all: impl ExactSizeIterator<Item = Fd>) -> io::Result<Self> {
+        let first_free = first_free(all.len());
+        let duplicate = |fd: Fd| rustix::io::fcntl_dupfd_cloexec(fd, first_free);
+        Ok(Self(all.map(duplicate).collect::<Result<_, _>>()?))
+    }
+
+    /// Returns the first number after those that the program gets.
+    pub(crate) fn first_free(&self) -> i32 {
+        first_free(self.0.len())
+    }
+
+    /// Duplicates a descriptor of this process so that no move in the child overwrites it.
+    pub(crate) fn keep_clear(&self, descriptor: impl AsFd) -> io::Result<OwnedFd> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(descriptor, self.first_free())?)
+    }
+
+    /// Moves the descriptors to their numbers. Runs in the child, in which every other descriptor
+    /// with such a number is closed.
+    fn take(&self) -> Result<(), Errno> {
+        for (descriptor, number) in self.0.iter().zip(FIRST_DESCRIPTOR..) {
+            // SAFETY: the call changes only the table of descriptors. The child exits or executes
+            // its program without using any of the overwritten descriptors.
+            #[expect(unsafe_code, reason = "the numbers of the program's descriptors are fixed")]
+            if unsafe { libc::dup2(descriptor.as_raw_fd(), number) } < 0 {
+                let error = io::Error::last_os_error();
+                return Err(Errno::from_io_error(&error).unwrap_or(Errno::BADF));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The working directory of a process.
@@ -106,7 +156,9 @@ impl ChildSetup {
         self.start
             .as_ref()
             .map_or(Ok(()), WorkingDirectory::enter)
-            .map_err(StepError::at(ExecStep::Directory))
+            .map_err(StepError::at(ExecStep::Directory))?;
+        // Last, because this closes descriptors that the other steps may use.
+        self.descriptors.take().map_err(StepError::at(ExecStep::Descriptors))
     }
 }
 
@@ -236,8 +288,16 @@ fn most_urgent(limit: Option<u64>) -> i32 {
     LEAST_URGENT + 1 - steps.clamp(1, 40)
 }
 
-/// Size in bytes of the variable with the process's own pid: the name, `=`, ten digits and NUL.
-const OWN_PID_VARIABLE_SIZE: usize = SYSTEMD_EXEC_PID.len() + 12;
+/// Variables whose value is the process's own pid, which only the child can fill in.
+const PID_VARIABLES: [&str; 2] = [SYSTEMD_EXEC_PID, LISTEN_PID];
+
+/// Size in bytes of the longest of these variables: the name, `=`, ten digits and NUL.
+const PID_VARIABLE_SIZE: usize = SYSTEMD_EXEC_PID.len() + 12;
+
+/// Returns whether a variable has the process's own pid as its value.
+pub(crate) fn is_pid_variable(name: &str) -> bool {
+    PID_VARIABLES.contains(&name)
+}
 
 /// A program with its arguments and environment.
 #[derive(Debug)]
@@ -247,29 +307,31 @@ pub(crate) struct Program {
     _texts: [Vec<CString>; 2],
     /// NULL-terminated.
     arguments: Vec<AtomicPtr<libc::c_char>>,
-    /// Pointers to the variables, terminated by NULL. If `passes_own_pid` is set, the first pointer
-    /// is reserved for the variable with the process's own pid, which only the child can fill in.
+    /// Pointers to the variables, terminated by NULL. The first pointers are reserved for
+    /// `pid_variables`.
     environment: Vec<AtomicPtr<libc::c_char>>,
-    passes_own_pid: bool,
+    pid_variables: Vec<&'static str>,
 }
 
 impl Program {
     /// Creates a program from its path, its arguments and its environment (a list of `NAME=value`).
-    /// `passes_own_pid` adds the variable [`SYSTEMD_EXEC_PID`] with the pid of the process, as
-    /// systemd does.
+    /// For each name of [`is_pid_variable`] that `passes` confirms, the program also gets a
+    /// variable with the pid of the process, as in systemd.
     pub(crate) fn new(
         path: CString,
         arguments: Vec<CString>,
         environment: Vec<CString>,
-        passes_own_pid: bool,
+        passes: impl Fn(&str) -> bool,
     ) -> Self {
-        let own = passes_own_pid.then(AtomicPtr::default);
+        let pid_variables: Vec<&str> =
+            PID_VARIABLES.into_iter().filter(|name| passes(name)).collect();
+        let own = pid_variables.iter().map(|_| AtomicPtr::default());
         Self {
             path,
             arguments: pointers(&arguments).collect(),
-            environment: own.into_iter().chain(pointers(&environment)).collect(),
+            environment: own.chain(pointers(&environment)).collect(),
             _texts: [arguments, environment],
-            passes_own_pid,
+            pid_variables,
         }
     }
 
@@ -278,13 +340,14 @@ impl Program {
     /// daemon.
     #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
     pub(crate) fn execute(&self) -> StepError {
-        let mut number = [0; OWN_PID_VARIABLE_SIZE];
-        if let Some(place) = self.environment.first().filter(|_| self.passes_own_pid) {
-            place.store(own_pid_variable(&mut number), Ordering::Relaxed);
+        let mut texts = [[0; PID_VARIABLE_SIZE]; PID_VARIABLES.len()];
+        let places = self.environment.iter().zip(&self.pid_variables);
+        for ((place, name), text) in places.zip(&mut texts) {
+            place.store(pid_variable(name, text), Ordering::Relaxed);
         }
         // SAFETY: this only makes system calls, which a copy of one thread may do, even one that
         // shares memory. The lists are NULL-terminated, and all their strings are kept in `self`,
-        // or are `number`. An atomic pointer has the layout of a pointer.
+        // or are `texts`. An atomic pointer has the layout of a pointer.
         unsafe {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
@@ -302,11 +365,11 @@ fn pointers(texts: &[CString]) -> impl Iterator<Item = AtomicPtr<libc::c_char>> 
     pointers.chain([AtomicPtr::default()])
 }
 
-/// Formats the variable with the pid of this process without allocating.
-fn own_pid_variable(text: &mut [u8; OWN_PID_VARIABLE_SIZE]) -> *mut libc::c_char {
-    let (mut before_the_zero, _) = text.split_at_mut(OWN_PID_VARIABLE_SIZE - 1);
-    // The buffer is large enough, see `OWN_PID_VARIABLE_SIZE`.
-    drop(write!(before_the_zero, "{SYSTEMD_EXEC_PID}={}", getpid().as_raw_nonzero()));
+/// Formats a variable with the pid of this process without allocating.
+fn pid_variable(name: &str, text: &mut [u8; PID_VARIABLE_SIZE]) -> *mut libc::c_char {
+    let (mut before_the_zero, _) = text.split_at_mut(PID_VARIABLE_SIZE - 1);
+    // The buffer is large enough, see `PID_VARIABLE_SIZE`.
+    drop(write!(before_the_zero, "{name}={}", getpid().as_raw_nonzero()));
     text.as_mut_ptr().cast()
 }
 
@@ -323,10 +386,11 @@ pub(crate) enum ExecStep {
     Groups,
     Identity,
     Directory,
+    Descriptors,
     Program,
 }
 
-const ALL: [ExecStep; 11] = [
+const ALL: [ExecStep; 12] = [
     ExecStep::Begin,
     ExecStep::Output,
     ExecStep::Session,
@@ -337,6 +401,7 @@ const ALL: [ExecStep; 11] = [
     ExecStep::Groups,
     ExecStep::Identity,
     ExecStep::Directory,
+    ExecStep::Descriptors,
     ExecStep::Program,
 ];
 

@@ -10,6 +10,7 @@
 //! | `process_info`, `process_table`, `probe_cache` | the processes of a run, found by a scan |
 //! | `cgroup`, `limits` | control groups; limits of open files and of groups |
 //! | `identity` | users, groups, and the values of specifiers |
+//! | `sockets` | sockets and FIFOs at which services listen |
 //! | `files` | files that units name, and changes of files |
 
 pub(super) mod cgroup;
@@ -22,6 +23,7 @@ pub(super) mod probe_cache;
 pub(super) mod proc;
 pub(super) mod process_info;
 pub(super) mod process_table;
+pub(super) mod sockets;
 pub(super) mod spawn;
 pub(super) mod vfork;
 

@@ -17,6 +17,9 @@ pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
 /// descendants of that process inherit the variable with the same value.
 pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
 
+/// Environment variable with the pid of the process for which descriptors are meant.
+pub(crate) const LISTEN_PID: &str = "LISTEN_PID";
+
 /// Maximum number of repeated probes, one millisecond apart, of a process that is about to exec or
 /// exit.
 const MAX_PROBES: usize = 20;

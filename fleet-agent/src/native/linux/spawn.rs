@@ -214,6 +214,8 @@ impl ChildStart<'_> {
     /// Clones a copy of this daemon, like `fork`.
     fn clone_copying(&self, group: Option<BorrowedFd<'_>>) -> CloneResult {
         let (mut reader, writer) = io::pipe()?;
+        // The child must not overwrite it.
+        let writer = self.request.setup.descriptors.keep_clear(writer)?;
         let mut descriptor: libc::c_int = -1;
         let request = CloneArgs::new(group, &raw mut descriptor);
         // SAFETY: the arguments are a structure of the given size, and request a copy of this

@@ -286,7 +286,7 @@ fn begin(
             text(program),
             ["sh", "-c", script].map(text).to_vec(),
             vec![text("WHO=me"), text("PATH=/bin:/usr/bin")],
-            true,
+            |_| true,
         ),
         input: &File::open("/dev/null").expect("it is there"),
         outputs: &[Some(output), None],

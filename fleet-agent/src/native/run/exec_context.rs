@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 
 use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput, Run};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use tokio::process::Command as Process;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
@@ -21,11 +21,11 @@ use tokio::task::block_in_place;
 use crate::native::executor::plan::{ExecFailure, ExecPlan};
 use crate::native::executor::sandbox::needs_executor;
 use crate::native::executor::{self, Executor};
-use crate::native::linux::child::{ChildSetup, Program, SpawnError};
+use crate::native::linux::child::{ChildSetup, Program, SpawnError, is_pid_variable};
 use crate::native::linux::files::{parse_file, read_text};
 use crate::native::linux::identity::User;
 use crate::native::linux::limits::is_out_of_descriptors;
-use crate::native::linux::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
+use crate::native::linux::process_info::{INVOCATION_ID, LISTEN_PID, SYSTEMD_EXEC_PID};
 use crate::native::linux::spawn::{Child, SpawnRequest};
 
 /// A process to start.
@@ -36,8 +36,8 @@ pub(crate) struct ExecContext {
     /// Its `argv[0]`.
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
-    /// Environment of the process. The value of `SYSTEMD_EXEC_PID` is only a placeholder, because
-    /// the pid is not known before the spawn.
+    /// Environment of the process. The values of `SYSTEMD_EXEC_PID` and `LISTEN_PID` are only
+    /// placeholders, because the pid is not known before the spawn.
     pub(crate) environment: BTreeMap<String, String>,
     /// Standard input; `None` is empty.
     pub(crate) input: Option<File>,
@@ -73,7 +73,7 @@ impl ExecContext {
         setup: ChildSetup,
     ) -> io::Result<Self> {
         let (connection, input) = UnixStream::pair()?;
-        let identifying = [INVOCATION_ID, SYSTEMD_EXEC_PID].into_iter();
+        let identifying = [INVOCATION_ID, SYSTEMD_EXEC_PID, LISTEN_PID].into_iter();
         let of_plan = |name: &str| Some((name.to_owned(), plan.environment.get(name)?.clone()));
         Ok(Self {
             program: executor.program().to_owned(),
@@ -130,6 +130,9 @@ impl ExecContext {
         process.kill_on_drop(false).stdin(self.input.map_or_else(Stdio::null, Stdio::from));
         let [output, error] = self.outputs.map(|to| to.map_or_else(Stdio::inherit, Stdio::from));
         process.stdout(output).stderr(error);
+        // While these low numbers are taken, the standard library opens its pipe at a higher one,
+        // which the child does not overwrite.
+        let _taken = take_numbers_below(self.setup.descriptors.first_free())?;
         self.setup.apply(&mut process, program);
         process.spawn().map(|child| Child::Tokio(Box::new(child)))
     }
@@ -140,13 +143,13 @@ impl ExecContext {
             texts.map(CString::new).collect::<Result<Vec<_>, _>>()
         };
         let name = std::iter::once(self.name.clone());
-        let variables = self.environment.iter().filter(|it| it.0 != SYSTEMD_EXEC_PID);
+        let variables = self.environment.iter().filter(|it| !is_pid_variable(it.0));
         let variables = variables.map(|(name, value)| format!("{name}={value}"));
         Ok(Program::new(
             text(&self.program)?,
             texts(&mut name.chain(self.arguments.iter().cloned()))?,
             texts(&mut { variables })?,
-            self.environment.contains_key(SYSTEMD_EXEC_PID),
+            |name| self.environment.contains_key(name),
         ))
     }
 
@@ -166,6 +169,18 @@ fn executed(child: Child, plan: Option<(UnixStream, Box<ExecPlan>)>) -> Result<C
     match executor::command(&mut connection, &plan)? {
         None => Ok(child),
         Some(failure) => Err(StartError::Executor(failure)),
+    }
+}
+
+/// Opens descriptors until all numbers below `first` are in use.
+fn take_numbers_below(first: i32) -> io::Result<Vec<OwnedFd>> {
+    let mut taken = Vec::new();
+    loop {
+        let next = fcntl_dupfd_cloexec(dev_null()?, 0)?;
+        if next.as_raw_fd() >= first {
+            return Ok(taken);
+        }
+        taken.push(next);
     }
 }
 

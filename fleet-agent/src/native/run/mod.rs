@@ -7,11 +7,13 @@
 //! | `conditions`, `exec_context`, `process` | the start of a process |
 //! | `exec_resources` | directories and files that exist for the run |
 //! | `sd_notify_socket`, `readiness_line`, `pidfile` | how a service reports that it is ready |
+//! | `descriptors` | sockets and stored descriptors that services get |
 //! | `kill_all` | the end of all processes |
 //! | `adopt` | continues a run that an earlier daemon has left |
 
 pub(super) mod adopt;
 pub(super) mod conditions;
+pub(super) mod descriptors;
 pub(super) mod driver;
 #[cfg(test)]
 pub(super) mod driver_tests;

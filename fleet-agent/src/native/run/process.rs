@@ -11,13 +11,16 @@ use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
+use super::descriptors::NamedDescriptor;
 use super::exec_context::{ExecContext, SEARCH_PATH, StartError, collect};
 use super::exec_resources::ExecResources;
 use crate::native::executor::Executor;
 use crate::native::executor::plan::{DirectoryPlan, ExecFailure, ExecPlan, IdentityPlan};
 use crate::native::executor::sandbox::{SandboxContext, confine};
 use crate::native::linux::cgroup::Group;
-use crate::native::linux::child::{ChildSetup, Credentials, ExecStep, WorkingDirectory, limits};
+use crate::native::linux::child::{
+    ChildSetup, Credentials, ExecStep, InheritedDescriptors, WorkingDirectory, limits,
+};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::files::{open_nonblocking, open_or_create};
 use crate::native::linux::identity::{Identity, UnknownAccount, look_up, own_home};
@@ -35,6 +38,7 @@ pub(crate) struct SpawnFailure {
 /// systemd's exit codes for failures before the exec.
 const CHDIR: i32 = 200;
 const NICE: i32 = 201;
+const FDS: i32 = 202;
 const EXEC: i32 = 203;
 const LIMITS: i32 = 205;
 const OOM_ADJUST: i32 = 206;
@@ -51,8 +55,8 @@ const DEFAULT_UMASK: u32 = 0o022;
 /// Starts a command of a unit.
 ///
 /// The command runs in a session of its own, with an empty stdin. It writes directly to the log
-/// file, so its output is still stored after the daemon has ended. It inherits no descriptors of
-/// fleet, because all of them are close-on-exec.
+/// file, so its output is still stored after the daemon has ended. Of the descriptors of fleet it
+/// inherits only those of `context`, because all others are close-on-exec.
 pub(crate) fn spawn(
     command: &Command,
     exec_env: &ExecEnvironment,
@@ -60,22 +64,30 @@ pub(crate) fn spawn(
     group: Option<(&Group, &[CgroupSetting])>,
     passed: &[(String, String)],
     mut extra: Vec<(&str, String)>,
-    confinement: &Confinement<'_>,
+    context: &SpawnContext<'_>,
 ) -> Result<Child, SpawnFailure> {
     let (group, settings) = group.unzip();
     let identity = look_up(exec_env).map_err(SpawnFailure::unknown)?;
-    extra.extend(confinement.resources.create(exec_env, &identity)?);
+    extra.extend(context.resources.create(exec_env, &identity)?);
     // As in systemd, a failure here has no exit code, since there is no process yet.
     let environment = collect(exec_env, passed, identity.user.as_ref(), &extra)
         .map_err(|message| SpawnFailure { message, end: ProcessExit::NotSpawned })?;
-    let executor = confinement.executor.filter(|_| !command.unconfined);
+    let inherited = context.descriptors.iter().map(|it| &it.descriptor);
+    let descriptors = InheritedDescriptors::duplicate(inherited).map_err(|error| {
+        SpawnFailure::of(FDS, format!("cannot pass descriptors: {error}"), &error)
+    })?;
+    let setup = ChildSetup { descriptors, ..setup(exec_env) };
+    let executor = context.executor.filter(|_| !command.unconfined);
     let context = match executor {
         Some(executor) => {
-            let plan = plan(command, exec_env, &identity, environment, confinement)?;
-            ExecContext::confined(executor, plan, outputs(exec_env, log)?, setup(exec_env))
+            let plan = plan(command, exec_env, &identity, environment, context)?;
+            ExecContext::confined(executor, plan, outputs(exec_env, log)?, setup)
                 .map_err(|error| SpawnFailure::exec(command, &error))?
         }
-        None => direct(command, exec_env, &identity, environment, log)?,
+        None => {
+            let outputs = outputs(exec_env, log)?;
+            direct(command, exec_env, &identity, environment, outputs, setup)?
+        }
     };
     let started = match group.zip(settings) {
         Some((group, settings)) => {
@@ -89,16 +101,18 @@ pub(crate) fn spawn(
     started.map_err(|why| SpawnFailure::spawn(command, exec_env, &why))
 }
 
-/// How the processes of a run are confined.
+/// Facts about a run that the start of a process depends on.
 #[derive(Debug)]
-pub(crate) struct Confinement<'a> {
-    /// The program that confines them, if the unit needs it.
+pub(crate) struct SpawnContext<'a> {
+    /// The program that confines the process, if the unit needs it.
     pub(crate) executor: Option<&'a Executor>,
     pub(crate) resources: &'a ExecResources,
     /// An empty file without permissions.
     pub(crate) empty_file: &'a Path,
     /// The main process, unless this is its start.
     pub(crate) main: Option<u32>,
+    /// Descriptors that the process inherits from number 3 on.
+    pub(crate) descriptors: &'a [NamedDescriptor],
 }
 
 /// Returns a process that is executed without an executor.
@@ -107,7 +121,8 @@ fn direct(
     exec_env: &ExecEnvironment,
     identity: &Identity,
     environment: BTreeMap<String, String>,
-    log: &Path,
+    outputs: [Option<File>; 2],
+    setup: ChildSetup,
 ) -> Result<ExecContext, SpawnFailure> {
     let start = Some(start(exec_env, identity)?);
     let program = find(command, exec_env).map_err(|error| SpawnFailure::exec(command, &error))?;
@@ -116,13 +131,13 @@ fn direct(
         program,
         name: words.next().unwrap_or_default(),
         arguments: words.collect(),
-        outputs: outputs(exec_env, log)?,
+        outputs,
         setup: ChildSetup {
             identity: rights(identity).filter(|_| !command.privileged),
             start,
             umask: Some(mask(exec_env)),
             limits: limits(&exec_env.limits, unit_nofile_limit()),
-            ..setup(exec_env)
+            ..setup
         },
         environment,
         input: None,
@@ -136,7 +151,7 @@ fn plan(
     exec_env: &ExecEnvironment,
     identity: &Identity,
     environment: BTreeMap<String, String>,
-    confinement: &Confinement<'_>,
+    context: &SpawnContext<'_>,
 ) -> Result<ExecPlan, SpawnFailure> {
     let path = match &exec_env.directory.path {
         DirectoryPath::Root => "/".to_owned(),
@@ -163,9 +178,9 @@ fn plan(
         ..ExecPlan::default()
     };
     let context = SandboxContext {
-        private_tmp: confinement.resources.private_tmp(),
-        empty_file: confinement.empty_file.display().to_string(),
-        main: confinement.main,
+        private_tmp: context.resources.private_tmp(),
+        empty_file: context.empty_file.display().to_string(),
+        main: context.main,
     };
     confine(&mut plan, exec_env, &context).map_err(|error| {
         SpawnFailure::new(SECCOMP, format!("cannot restrict its system calls: {error}"))
@@ -385,6 +400,7 @@ fn before_the_program(step: ExecStep, exec_env: &ExecEnvironment) -> Option<(i32
         ExecStep::Begin | ExecStep::Program => return None,
         ExecStep::Output => (STDOUT, "set up its input and output"),
         ExecStep::Session => (SETSID, "create its session"),
+        ExecStep::Descriptors => (FDS, "pass its file descriptors"),
         ExecStep::Directory => (CHDIR, "enter its working directory"),
         ExecStep::Group => (CGROUP, "move it into its control group"),
         ExecStep::OomScore => (OOM_ADJUST, "set its OOM score adjustment"),

@@ -48,10 +48,13 @@ pub(crate) struct NotifySocket {
 }
 
 /// A message with its sender.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct ReceivedMessage {
     pub(crate) sender: u32,
     pub(crate) notice: NotifyMessage,
+    /// Descriptors that the sender passed. They stay open until the message is handled: a sender
+    /// may wait for that, to know that all earlier messages were received.
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 /// Returns the value of [`NOTIFY_SOCKET`] for a run: a path in `directory` if it fits, and an
@@ -118,21 +121,19 @@ fn receive(descriptor: &OwnedFd) -> io::Result<Option<ReceivedMessage>> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let message = recvmsg(descriptor, &mut [IoSliceMut::new(&mut text)], &mut control, flags)?;
-    let mut sender = None;
+    let (mut sender, mut descriptors) = (None, Vec::new());
     for part in control.drain() {
         match part {
             RecvAncillaryMessage::ScmCredentials(credentials) => {
                 sender = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
             }
-            // Closed at once, as a barrier expects: its sender then knows that all earlier messages
-            // were received. Descriptors are not stored.
-            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.for_each(drop),
+            RecvAncillaryMessage::ScmRights(passed) => descriptors.extend(passed),
             _ => {}
         }
     }
     let is_cut = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    let message =
-        |sender| ReceivedMessage { sender, notice: NotifyMessage::parse(&text[..message.bytes]) };
+    let notice = NotifyMessage::parse(&text[..message.bytes]);
+    let message = |sender| ReceivedMessage { sender, notice, descriptors };
     Ok(sender.filter(|_| !is_cut).map(message))
 }
 
@@ -169,7 +170,7 @@ mod tests {
         send(&invocation, b"STOPPING=1");
         let message = poll_fn(|cx| socket.poll_next(cx)).await.expect("something was said");
         let notice = NotifyMessage { is_stopping: true, ..NotifyMessage::default() };
-        assert_eq!(message, ReceivedMessage { sender: std::process::id(), notice });
+        assert_eq!((message.sender, message.notice), (std::process::id(), notice));
         assert!(is_silent());
         send(&invocation, b"READY=1");
         assert!(
@@ -191,7 +192,7 @@ mod tests {
         (0..3).for_each(|_| send(&invocation, &[b'x'; MAX_MESSAGE + 1]));
         send(&invocation, b"READY=1");
         for _ in 0..3 {
-            assert_eq!(socket.try_receive().expect("a message was sent"), None);
+            assert!(socket.try_receive().expect("a message was sent").is_none());
         }
         assert!(socket.try_receive().expect("a message was sent").is_some());
     }

@@ -1,6 +1,6 @@
 //! State that all units of one native service manager share: directories and their lock, clock,
-//! environment, change feed, control groups, process table, the task that rotates logs, and whether
-//! a shutdown has begun.
+//! environment, change feed, descriptors of services, control groups, process table, the task that
+//! rotates logs, and whether a shutdown has begun.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -23,6 +23,7 @@ use crate::native::linux::proc::{Boot, started};
 use crate::native::linux::process_table::{ProcessTable, Tracking};
 use crate::native::log::rate_limit::{RateLimitedLog, RecordingHealth};
 use crate::native::log::{Log, RotationTask};
+use crate::native::run::descriptors::DescriptorTable;
 use crate::native::run::machine::state::ServicePhase;
 use crate::native::run::sd_notify_socket::address;
 use crate::{ChangeSender, Clock, ServiceError};
@@ -59,6 +60,8 @@ pub(crate) struct ManagerContext {
     pub(crate) process_table: ProcessTable,
     /// The program that confines processes, if there is one.
     pub(crate) executor: Option<Executor>,
+    /// Descriptors that services get.
+    pub(crate) descriptors: DescriptorTable,
     /// Shutdown of all units.
     pub(crate) shutdown: ShutdownMarker,
     /// Log messages about runs and logs that cannot be written.
@@ -94,6 +97,7 @@ impl ManagerContext {
             feed: ChangeSender::default(),
             process_table: ProcessTable::default(),
             executor,
+            descriptors: DescriptorTable::default(),
             shutdown: ShutdownMarker::new(directories.runtime.join(SHUTDOWN)),
             write_failures: RateLimitedLog::default(),
             recording: RecordingHealth::default(),

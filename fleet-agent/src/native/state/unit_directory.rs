@@ -11,7 +11,8 @@
 //! | `stanza` | for a unit without a unit file: the definition from which it was started |
 //! | `log` | output of the unit |
 //!
-//! A timer has no processes. Its `run.json` holds its state, and its log stays empty.
+//! A timer, socket or path has no processes. Its `run.json` holds its state, and its log stays
+//! empty.
 //!
 //! The log is on disk. All other files are in the [runtime directory](super::runtime_directory), if
 //! the daemon has one, so that a full disk keeps no unit from starting.
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::activator_record::ActivatorRecord;
 use super::run_journal::RunJournal;
 use super::timer_record::TimerRecord;
 use crate::files::{create_private_dir, write_atomic};
@@ -54,17 +56,17 @@ pub(crate) struct RequestedState {
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
     pub(crate) launched: bool,
-    /// Whether a timer has started this unit since the unit's last stop. For a timer: whether
-    /// another unit has started the timer since its last stop.
+    /// Whether a timer, socket or path has started this unit since the unit's last stop. For a
+    /// timer, socket or path: whether another unit has started it since its last stop.
     pub(crate) triggered: bool,
-    /// ID of the last timer elapse that started the unit.
+    /// ID of the last elapse or event that started the unit.
     pub(crate) trigger: u64,
     /// Generation of the last restart.
     pub(crate) restart_generation: u64,
 }
 
 impl RequestedState {
-    /// Whether the unit should run: launched by fleet, or started by a timer.
+    /// Whether the unit should run: launched by fleet, or started by another unit.
     pub(crate) fn should_run(self) -> bool {
         self.launched || self.triggered
     }
@@ -98,7 +100,7 @@ pub(crate) enum PendingRequest {
     /// Restart.
     Restart,
     Stop,
-    /// Start because a timer has elapsed.
+    /// Start because a timer has elapsed, or by a socket or path.
     Elapse,
 }
 
@@ -120,6 +122,9 @@ pub(crate) struct RunRecord {
     /// State of a timer, which has no processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timer: Option<Box<TimerRecord>>,
+    /// State of a socket or path, which has no processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) activator: Option<Box<ActivatorRecord>>,
 }
 
 /// Stored unit: its unit file, its requested state, and its run if a run was stored.

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 
 use super::Supervisor;
 use super::core::Core;
-use super::managed_units::{LoadedUnit, ManagedUnits, PulledTimer};
+use super::managed_units::{LoadedUnit, ManagedUnits, PulledStarter};
 use super::requests::{Requests, UnitRequest};
 use super::snapshot::{InitDryRun, InitDryRunResult, InitSnapshot, dry_run, snapshot};
 use super::units::Logs;
@@ -88,8 +88,9 @@ pub(in crate::native) enum TargetCommand {
 
 /// Command for a loaded unit.
 pub(in crate::native) enum UnitCommand {
-    /// Returns the timers to start before the unit, or why the unit cannot be started.
-    PrepareStart(Reply<Result<Vec<PulledTimer>, ServiceError>>),
+    /// Returns the timers and activators to start before the unit, or why the unit cannot be
+    /// started.
+    PrepareStart(Reply<Result<Vec<PulledStarter>, ServiceError>>),
     /// Carries out a request. `requested` is the requested state after it, which is stored already.
     /// The answer comes once the published status includes it.
     Request { request: UnitRequest, requested: RequestedState, reply: Reply<PendingResult> },

@@ -8,15 +8,15 @@
 //!     └─> requests ── Command ──────┘  │  └────────────── RunReport ──────────┘
 //!            │                actions, │ events
 //!            v                         v
-//!          state         InitState (the planner, pure)      Timers (next elapses)
+//!          state         InitState (the planner, pure)      Starters (next elapses, traffic)
 //! ```
 //!
 //! Frontends read the logs of units directly. A snapshot is the answer to a command.
 //!
-//! The event loop wakes up for a command, a report, an event of a timer, or the earliest deadline:
-//! of the planner, of a timer, of a failed start or of changed files. Then it carries out the
-//! pending actions. Each such turn works only on the units that have changed, so its cost does not
-//! depend on the number of idle units.
+//! The event loop wakes up for a command, a report, an event of a timer or activator, or the
+//! earliest deadline: of the planner, of a timer, of a failed start or of changed files. Then it
+//! carries out the pending actions. Each such turn works only on the units that have changed, so
+//! its cost does not depend on the number of idle units.
 //!
 //! Units come from one source. `fleet-init` passes a whole graph, read from files. Under fleetd the
 //! units are loaded one by one, and [`managed_units`] maps the requests for them to the graph.
@@ -30,7 +30,9 @@
 //! | `requests` | requests for loaded units, in tasks of their own, not in the event loop |
 //! | `core`, `targets`, `units` | the planner; goal, extra targets and masks; the state per unit |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
-//! | `timers` | timers, loaded units only: next elapse, start of their units |
+//! | `starters` | units that start others, loaded units only: timers and activators |
+//! | `timers` | timers: next elapse, start of their units |
+//! | `activators` | sockets and paths: traffic, changes, start of their units |
 //! | `recovery` | state of units of files that an earlier supervisor has left |
 //! | `run_task` | the task of a run, and its channel |
 //! | `snapshot`, `event_log` | the status of all units, and previews; log lines about units |
@@ -40,9 +42,11 @@ pub(super) mod command;
 pub(super) mod compile;
 pub(super) mod managed_units;
 pub(super) mod requests;
+pub(super) mod starters;
 #[cfg(test)]
 pub(super) mod support_tests;
 
+mod activators;
 mod core;
 mod event_log;
 mod recovery;
@@ -74,8 +78,8 @@ use self::event_log::EventLog;
 use self::managed_units::{LoadedGraph, ManagedUnits, Statuses};
 use self::requests::Requests;
 use self::run_task::{QueueFull, RunReport};
+use self::starters::Starters;
 use self::targets::Targets;
-use self::timers::Timers;
 use self::units::Units;
 use crate::ServiceError;
 use crate::native::log::rate_limit::unrecorded_cause;
@@ -135,10 +139,10 @@ impl Supervisor {
         let (commands, inbox) = CommandSender::channel();
         let statuses = Statuses::default();
         let requests = Arc::new(Requests::new(&context, &host, commands, &statuses));
-        let timers = Timers::new(&context, &requests, &statuses);
+        let starters = Starters::new(&context, &requests, &statuses);
         Self {
             source,
-            managed: ManagedUnits::new(graph, timers, statuses),
+            managed: ManagedUnits::new(graph, starters, statuses),
             host,
             event_log: EventLog::default(),
             failed_spawns: VecDeque::new(),
@@ -163,7 +167,7 @@ impl Supervisor {
         let mut sleep = Sleep::new(&self.core.context.clock);
         loop {
             self.turn();
-            let elapse = self.managed.timers().set_alarm();
+            let elapse = self.managed.starters().set_alarm();
             let due = self.deadlines().chain(elapse).min();
             tokio::select! {
                 command = self.inbox.recv() => match command {
@@ -171,8 +175,8 @@ impl Supervisor {
                     None => return,
                 },
                 Some(report) = self.reports.recv() => self.on_report(report),
-                event = self.managed.timers().next_event() => {
-                    self.managed.timers().on_event(event);
+                event = self.managed.starters().next_event() => {
+                    self.managed.starters().on_event(event);
                 }
                 () = sleep.until(due) => {}
             }
@@ -194,7 +198,7 @@ impl Supervisor {
     /// Carries out the pending actions and publishes the changes.
     fn turn(&mut self) {
         let now = self.core.now();
-        self.managed.timers().elapse();
+        self.managed.starters().elapse();
         if self.deadlines().any(|due| due <= now) {
             self.managed.apply_pending_files(&mut self.core);
         }
@@ -214,7 +218,7 @@ impl Supervisor {
             actions.iter().for_each(|action| self.execute(action, now));
         }
         self.publish(changed);
-        self.managed.timers().check_changed_units();
+        self.managed.starters().check_changed_units();
         self.answer_idle_waiters();
     }
 
@@ -247,6 +251,7 @@ impl Supervisor {
     }
 
     fn start_run(&mut self, action: &UnitAction) -> Result<(), (FailureCause, io::Error)> {
+        self.managed.starters().activators.prepare_service(action.unit.as_str());
         let unrecorded = |error| (unrecorded_cause(&error), error);
         let failed = |error| (FailureCause::Resources, error);
         let (core, name) = (&mut self.core, &action.unit);

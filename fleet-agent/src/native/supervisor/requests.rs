@@ -37,11 +37,12 @@ pub(in crate::native) enum UnitRequest {
     Stop,
     /// Stop, after which the unit is removed.
     Unload,
-    /// Start by a timer that has elapsed. The value is the ID of this elapse, by which a repeated
-    /// request is recognized. Unlike `Start`, this request does not mark the unit as launched by
-    /// fleet.
+    /// Start by a timer that has elapsed, or by a socket or path. The value is the ID of this
+    /// event, by which a repeated request is recognized. Unlike `Start`, this request does not mark
+    /// the unit as launched by fleet.
     Trigger(u64),
-    /// Start of a timer because another unit wants it. It does not count as a launch by fleet.
+    /// Start of a timer, socket or path because another unit wants it. It does not count as a
+    /// launch by fleet.
     Pull,
 }
 
@@ -192,7 +193,8 @@ impl Requests {
     }
 
     /// Applies a request to a loaded unit, and waits for the result. A start first starts the
-    /// timers that the unit wants or requires. No later request for the unit overtakes this one.
+    /// timers, sockets and paths that the unit wants or requires. No later request for the unit
+    /// overtakes this one.
     pub(in crate::native) async fn request(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -213,10 +215,10 @@ impl Requests {
         }
     }
 
-    /// Checks whether a unit can be started, and starts the timers that it wants or requires. A
-    /// start by a timer starts no other timers.
+    /// Checks whether a unit can be started, and starts the timers, sockets and paths that it
+    /// wants or requires. A start by one of these starts no others.
     ///
-    /// The future is boxed, because it contains those of the timers.
+    /// The future is boxed, because it contains those of the other starts.
     fn prepare(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -228,15 +230,16 @@ impl Requests {
         }
         let (requests, unit) = (Arc::clone(self), unit.clone());
         async move {
-            let timers = requests.commands.unit(&unit, UnitCommand::PrepareStart).await??;
-            for (timer, is_required) in timers {
-                match requests.request(&timer, Pull).await {
+            let starters = requests.commands.unit(&unit, UnitCommand::PrepareStart).await??;
+            for (starter, is_required) in starters {
+                match requests.request(&starter, Pull).await {
                     Err(error) if is_required => return Err(error),
                     Err(error) => tracing::warn!(
                         %unit,
-                        %timer,
+                        %starter,
                         error = &error as &dyn std::error::Error,
-                        "cannot start a timer that a unit wants: starting the unit without it"
+                        "cannot start a timer, socket or path that a unit wants: starting the unit \
+                         without it"
                     ),
                     Ok(()) => {}
                 }

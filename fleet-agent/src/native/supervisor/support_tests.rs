@@ -84,7 +84,8 @@ fn unsupported_option_is_refused_with_its_line() {
 fn unsupported_units_are_refused() {
     let run = "[Service]\nExecStart=/bin/true\n";
     for (unit, text, problem) in [
-        ("a.path", "[Path]\n", "not .path ones"),
+        ("a.mount", "[Mount]\n", "not .mount ones"),
+        ("a.path", "[Path]\n", "it watches no path"),
         ("a.timer", "[Timer]\n", "it never elapses"),
         ("a@.service", run, "a template cannot run"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),

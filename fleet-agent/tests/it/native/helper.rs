@@ -21,19 +21,25 @@
 //! | `call PATH A=1,B=2` | sends these lines to the address in the file |
 //! | `traceable` | allows any process to trace it |
 //! | `trace NUMBER` | traces this process from then on |
+//! | `listens PATH` | appends `LISTEN_FDS`, `LISTEN_FDNAMES`, and whether `LISTEN_PID` is its own |
+//! | `answer NUMBER TEXT` | accepts a connection at this descriptor, and writes the text to it |
+//! | `read NUMBER` | reads from this descriptor |
+//! | `store LINES` | sends these lines with a new file, by `sd_notify` |
 //! | `hold NAME` | announces itself in the file `NAME` of `HELPER_AT`, and waits for a word |
 //!
 //! The word is written to `NAME.go`: `go`, or the status to exit with.
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::ptrace;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{PTracer, Pid, WaitId, WaitIdOptions, set_ptracer, waitid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -128,6 +134,21 @@ fn at_once(verb: &str, rest: &str) {
             let pid = nix::unistd::Pid::from_raw(rest.parse().expect("a number"));
             ptrace::seize(pid, ptrace::Options::empty()).expect("it may be traced");
         }
+        "listens" => listens(Path::new(rest)),
+        "answer" => {
+            let (number, text) = rest.split_once(' ').expect("a number and a text");
+            let listener = UnixListener::from(descriptor(number));
+            listener.set_nonblocking(false).expect("it is a socket");
+            let (mut connection, _) = listener.accept().expect("a connection arrives");
+            writeln!(connection, "{text}").expect("the other end waits");
+            std::mem::forget(listener);
+        }
+        "read" => {
+            let mut file = File::from(descriptor(rest));
+            file.read_exact(&mut [0]).expect("it can be read");
+            std::mem::forget(file);
+        }
+        "store" => store(&rest.replace(',', "\n")),
         "make" => std::fs::write(rest, "").expect("it can be created"),
         "exit" => std::process::exit(rest.parse().expect("a status")),
         other => panic!("no step: {other}"),
@@ -210,16 +231,43 @@ pub(crate) fn send_to(address: &SocketAddr, text: &str) {
     socket.send_to_addr(text.as_bytes(), address).expect("the socket is bound");
 }
 
-fn barrier() {
+/// Appends what the helper knows of its descriptors.
+fn listens(path: &Path) {
+    let get = |name: &str| std::env::var(name).unwrap_or_else(|_| "-".to_owned());
+    let own = get("LISTEN_PID") == std::process::id().to_string();
+    let line = format!("{} {} {own}\n", get("LISTEN_FDS"), get("LISTEN_FDNAMES"));
+    let mut file = File::options().create(true).append(true).open(path).expect("it can be opened");
+    file.write_all(line.as_bytes()).expect("it can be written");
+}
+
+/// Takes a descriptor that the helper was started with.
+#[expect(unsafe_code, reason = "the number of the descriptor is fixed")]
+fn descriptor(number: &str) -> OwnedFd {
+    let number = number.parse().expect("a number");
+    // SAFETY: the service manager has opened it for this process, and no other code owns it.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Sends a message with a new file.
+fn store(text: &str) {
+    let file = memfd_create("stored", MemfdFlags::CLOEXEC).expect("it can be created");
+    send_with(text, file.as_fd());
+}
+
+fn send_with(text: &str, descriptor: BorrowedFd<'_>) {
     let socket = UnixDatagram::unbound().expect("a socket can be made");
     socket.connect_addr(&address()).expect("the socket is bound");
-    let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
-    let descriptors = [writer.as_fd()];
+    let descriptors = [descriptor];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
-    let text = [std::io::IoSlice::new(b"BARRIER=1")];
+    let text = [std::io::IoSlice::new(text.as_bytes())];
     sendmsg(&socket, &text, &mut control, SendFlags::empty()).expect("it can be sent");
+}
+
+fn barrier() {
+    let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+    send_with("BARRIER=1", writer.as_fd());
     drop(writer);
     // The read ends once the other end is closed everywhere.
     reader.read_to_end(&mut Vec::new()).expect("it can be read");

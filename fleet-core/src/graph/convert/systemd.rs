@@ -137,11 +137,11 @@ fn compile_file(
         return None;
     }
     let mut compiled = accepted(file, &name, &parsed, specifiers, report)?;
-    if compiled.timer.is_some() {
-        let why = "units of this format have no timers";
-        report.left_out(file, 1, why, "let another program start the timer's unit");
+    if let Some((why, help)) = inexpressible(&compiled) {
+        report.left_out(file, 1, why, help);
         return None;
     }
+    report_lost_descriptors(file, &compiled, report);
     for alias in report.aliases(file) {
         match alias.parse() {
             Ok(alias) => drop(compiled.aliases.insert(alias)),
@@ -179,6 +179,29 @@ fn compile_file(
     let of_machine: Vec<char> = MACHINE_SPECIFIERS.into_iter().filter(|it| known(*it)).collect();
     remark_specifiers(file, &parsed, &compiled, &of_machine, report);
     Some(compiled)
+}
+
+/// Returns why units of this format cannot express a unit, and a remedy.
+fn inexpressible(compiled: &CompiledUnit) -> Option<(&'static str, &'static str)> {
+    if compiled.timer.is_some() {
+        let help = "let another program start the timer's unit";
+        return Some(("units of this format have no timers", help));
+    }
+    compiled.activator.as_ref()?;
+    let help = "let the service open its sockets itself, or watch the path itself";
+    Some(("units of this format have no sockets and paths", help))
+}
+
+/// Reports the options for file descriptors, which units of this format do not get.
+fn report_lost_descriptors(file: usize, compiled: &CompiledUnit, report: &mut Report<'_>) {
+    for option in ["FileDescriptorStoreMax", "NonBlocking", "Sockets"] {
+        if let Some(position) = compiled.position_of("Service", option) {
+            let why = "units of this format get no file descriptors";
+            let message = format!("Service.{option} is dropped: {why}");
+            let help = "let the service open its files and sockets itself";
+            report.loss((file, position.line), message, help);
+        }
+    }
 }
 
 /// Adds a remark for each value that was expanded with a specifier of this machine.

@@ -8,6 +8,8 @@ use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType};
 
 use super::accept::{AcceptedOptions, OptionGroup};
+use super::activator::{Activator, NO_RELATIONS};
+use super::descriptors::{ServiceDescriptors, socket_relations};
 use super::draft::Draft;
 use super::remark::{Remark, RemarkKind};
 use super::service_options::{EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
@@ -29,6 +31,10 @@ pub struct CompiledUnit {
     pub unit: Arc<InitUnit>,
     /// Triggers and triggered unit, for a timer.
     pub timer: Option<Timer>,
+    /// Settings and triggered unit, for a socket or path.
+    pub activator: Option<Activator>,
+    /// File descriptors that a service gets.
+    pub descriptors: ServiceDescriptors,
     /// Relations to other units, in the order of the file.
     pub relations: Vec<Relation>,
     /// Additional names (`Alias=`).
@@ -43,8 +49,8 @@ pub struct CompiledUnit {
 
 /// Compiles a systemd unit file to a unit of the graph.
 ///
-/// The `Type=` of a service determines the type of the unit, while targets and timers become
-/// virtual units. The result depends only on the file and the options. Specifiers are expanded as
+/// The `Type=` of a service determines the type of the unit, while all other units become virtual
+/// units. The result depends only on the file and the options. Specifiers are expanded as
 /// systemd expands them.
 ///
 /// ```
@@ -78,13 +84,17 @@ pub fn compile(
     compiler.finish()
 }
 
+/// The supported unit types.
+const SUPPORTED: [UnitType; 5] =
+    [UnitType::Service, UnitType::Socket, UnitType::Path, UnitType::Timer, UnitType::Target];
+
 /// Returns the reason to refuse the file as a whole, or `None` if there is no such reason.
 /// Unsupported unit types, templates and empty files are refused.
 fn file_problem(name: &UnitName, file: &UnitFile) -> Option<String> {
-    if !matches!(name.unit_type(), UnitType::Service | UnitType::Target | UnitType::Timer) {
+    if !SUPPORTED.contains(&name.unit_type()) {
         return Some(format!(
-            "the native supervisor runs .service, .target and .timer units only, not .{} \
-             ones: run it under systemd",
+            "the native supervisor runs .service, .socket, .path, .timer and .target units only, \
+             not .{} ones: run it under systemd",
             name.unit_type()
         ));
     }
@@ -161,7 +171,9 @@ impl<'a> Compiler<'a> {
     fn has(&self, section: &str) -> bool {
         match section {
             "Unit" | "Install" => true,
+            "Path" => self.name.unit_type() == UnitType::Path,
             "Service" => self.name.unit_type() == UnitType::Service,
+            "Socket" => self.name.unit_type() == UnitType::Socket,
             "Timer" => self.name.unit_type() == UnitType::Timer,
             _ => false,
         }
@@ -178,6 +190,13 @@ impl<'a> Compiler<'a> {
             ("Install", "Alias") => alias(&mut self.aliases, value, self.name.unit_type(), &expand),
             _ => match relations(option, &expand) {
                 Some(Ok(names)) => {
+                    if name == "Sockets" {
+                        let sockets = names.iter().map(|(_, socket)| socket.clone());
+                        self.draft.descriptors.sockets.extend(sockets);
+                    }
+                    if self.is_activator() && names.iter().any(|(kind, _)| kind.pulls_or_stops()) {
+                        self.remark(option, NO_RELATIONS, RemarkKind::Difference);
+                    }
                     let position = self.position(option);
                     let relation =
                         |(kind, unit)| Relation { kind, unit, position: position.clone() };
@@ -214,6 +233,10 @@ impl<'a> Compiler<'a> {
             }
             Ok(()) => self.refuse_option(option, Some(OptionGroup::Sandboxing), why.to_owned()),
         }
+    }
+
+    fn is_activator(&self) -> bool {
+        matches!(self.name.unit_type(), UnitType::Path | UnitType::Socket)
     }
 
     fn position(&self, option: OptionView<'_>) -> OptionPosition {
@@ -282,6 +305,7 @@ impl<'a> Compiler<'a> {
     fn finish(mut self) -> Result<CompiledUnit, UnitRefusals> {
         let draft = std::mem::take(&mut self.draft);
         let default_dependencies = draft.default_dependencies.unwrap_or(true);
+        let descriptors = draft.descriptors.clone();
         let name = Name::new(self.name.as_str()).map_err(|problem| problem.to_string());
         // If options were refused, whatever seems missing may be among them.
         let unit = match name {
@@ -294,9 +318,11 @@ impl<'a> Compiler<'a> {
         };
         let positions = self.all_positions();
         match unit {
-            Some((unit, timer)) => Ok(CompiledUnit {
+            Some((unit, timer, activator)) => Ok(CompiledUnit {
                 unit: Arc::new(unit),
                 timer,
+                activator,
+                descriptors,
                 relations: self.relations,
                 aliases: self.aliases,
                 default_dependencies,
@@ -307,7 +333,11 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn finished(&mut self, draft: Draft, name: Name) -> Option<(InitUnit, Option<Timer>)> {
+    fn finished(
+        &mut self,
+        draft: Draft,
+        name: Name,
+    ) -> Option<(InitUnit, Option<Timer>, Option<Activator>)> {
         let problems = draft.problems(self.name.unit_type());
         for (option, problem) in problems.refused {
             let position = option.and_then(|(section, name)| self.position_of(section, name));
@@ -318,12 +348,9 @@ impl<'a> Compiler<'a> {
                 self.remarks.push(Remark::new(position, text));
             }
         }
-        let timer = (self.name.unit_type() == UnitType::Timer)
-            .then(|| draft.timer.timer(&ValueContext::new(self.name, &self.options.specifiers)))
-            .transpose();
-        match timer {
-            Ok(timer) if self.refusals.is_empty() => {
-                Some((draft.unit(name, self.name.unit_type()), timer))
+        match self.starter(&draft) {
+            Ok((timer, activator)) if self.refusals.is_empty() => {
+                Some((draft.unit(name, self.name.unit_type()), timer, activator))
             }
             Ok(_) => None,
             Err(problem) => {
@@ -331,6 +358,18 @@ impl<'a> Compiler<'a> {
                 None
             }
         }
+    }
+
+    /// Returns the timer or activator, for a unit that starts another one.
+    fn starter(&self, draft: &Draft) -> Result<(Option<Timer>, Option<Activator>), String> {
+        let context = ValueContext::new(self.name, &self.options.specifiers);
+        let conditions = || draft.run.conditions.clone();
+        Ok(match self.name.unit_type() {
+            UnitType::Timer => (Some(draft.timer.timer(&context)?), None),
+            UnitType::Socket => (None, Some(draft.socket.activator(conditions(), &context)?)),
+            UnitType::Path => (None, Some(draft.path.activator(conditions(), &context)?)),
+            _ => (None, None),
+        })
     }
 }
 
@@ -465,7 +504,7 @@ pub enum RelationKind {
     Wants,
 }
 
-type Names = Vec<(RelationKind, UnitName)>;
+pub(super) type Names = Vec<(RelationKind, UnitName)>;
 
 /// Returns the relations that an option declares, or `None` if the option declares no relations. As
 /// in systemd, an empty value adds no relation and removes none.
@@ -481,6 +520,9 @@ pub(super) fn relations(
         ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
         ("Unit", "Wants") => RelationKind::Wants,
         ("Unit", "Conflicts") => RelationKind::Conflicts,
+        ("Service", "Sockets") => {
+            return Some(names(option.value(), expand).and_then(socket_relations));
+        }
         ("Install", "RequiredBy") => RelationKind::RequiredBy,
         ("Install", "WantedBy" | "UpheldBy") => RelationKind::WantedBy,
         _ => return None,

@@ -2,6 +2,8 @@
 
 use fleet_unitfile::UnitType;
 
+use super::activator::{PathDraft, SocketDraft};
+use super::descriptors::ServiceDescriptors;
 use super::service::{Restarts, WHEN};
 use super::timer::TimerDraft;
 use super::value::{
@@ -40,6 +42,9 @@ pub(super) struct Draft {
     pub(super) timeout_stop: Option<Span>,
     pub(super) timeout_abort: Option<Span>,
     pub(super) timer: TimerDraft,
+    pub(super) socket: SocketDraft,
+    pub(super) path: PathDraft,
+    pub(super) descriptors: ServiceDescriptors,
     /// Settings that need no further processing.
     pub(super) run: Run,
 }
@@ -102,6 +107,8 @@ impl Draft {
             "StartLimitBurst" => limits.burst = Some(number(value, 0, u32::MAX)?),
             "StartLimitInterval" | "StartLimitIntervalSec" => limits.interval = Some(span(value)?),
             _ if section == "Unit" => self.take_of_unit(name, value, unit)?,
+            _ if section == "Socket" => self.socket.take(name, value, unit)?,
+            _ if section == "Path" => self.path.take(name, value, unit)?,
             _ if section == "Timer" => self.timer.take(name, value, unit)?,
             _ if name.starts_with("Exec") => self.take_command(name, value, unit)?,
             _ if name.starts_with("Restart") => self.take_restart(name, value)?,
@@ -185,6 +192,8 @@ impl Draft {
     ) -> Result<(), String> {
         let run = &mut self.run;
         match name {
+            "FileDescriptorStoreMax" => self.descriptors.store_max = number(value, 0, u32::MAX)?,
+            "NonBlocking" => self.descriptors.non_blocking = flag(value)?,
             "Type" => self.service_type = Some(choice(value, &TYPES)?),
             "RemainAfterExit" => self.remain = flag(value)?,
             "PermissionsStartOnly" => self.permissions_start_only = flag(value)?,
@@ -212,6 +221,8 @@ impl Draft {
     pub(super) fn problems(&self, unit_type: UnitType) -> UnitProblems {
         match unit_type {
             UnitType::Service => self.service_problems(),
+            UnitType::Socket => self.socket.problems(),
+            UnitType::Path => self.path.problems(),
             UnitType::Timer => self.timer.problems(!self.run.conditions.is_empty()),
             _ => self.target_problems(),
         }

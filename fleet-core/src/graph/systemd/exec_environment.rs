@@ -129,7 +129,7 @@ fn directory(value: &str, unit: &ValueContext<'_>) -> Result<WorkingDirectory, S
 }
 
 /// Reads the name or number of a user or group.
-fn account(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
+pub(super) fn account(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
     let name = unit.expand(value)?;
     if name.contains(|c: char| c.is_whitespace() || c.is_control() || "/:".contains(c)) {
         return Err(format!("is {name:?}: write the name or the number of one"));

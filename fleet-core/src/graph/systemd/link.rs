@@ -15,8 +15,8 @@ use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 pub struct ExternalUnits {
     /// Units that are managed elsewhere and assumed to be active.
     pub assumed_active: BTreeSet<UnitName>,
-    /// Timers, which run outside the graph. A unit may require a timer.
-    pub timers: BTreeSet<UnitName>,
+    /// Timers, sockets and paths, which run outside the graph. A unit may require one.
+    pub starters: BTreeSet<UnitName>,
     /// Units that were refused. A unit that requires one of them can never start.
     pub refused: BTreeSet<UnitName>,
 }
@@ -108,7 +108,7 @@ enum Resolution {
     /// A refused unit.
     Refused,
     AssumedActive,
-    Timer,
+    Starter,
     Nowhere,
 }
 
@@ -170,7 +170,7 @@ impl<'a> Linker<'a> {
             Some(at) => Resolution::Unit(*at),
             None if self.external.refused.contains(name) => Resolution::Refused,
             None if self.external.assumed_active.contains(name) => Resolution::AssumedActive,
-            None if self.external.timers.contains(name) => Resolution::Timer,
+            None if self.external.starters.contains(name) => Resolution::Starter,
             None => Resolution::Nowhere,
         }
     }
@@ -188,7 +188,7 @@ impl<'a> Linker<'a> {
             Resolution::Unit(to) => self.bind(from, to, relation.kind),
             Resolution::Refused => self.link_to_refused(from, relation),
             Resolution::AssumedActive => self.assume_active(from, relation),
-            Resolution::Timer => self.skip_timer(from, relation),
+            Resolution::Starter => self.link_to_starter(from, relation),
             Resolution::Nowhere => self.drop_or_refuse(from, relation),
         }
     }
@@ -255,13 +255,27 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Ignores a relation to a timer, with a remark if it is `PartOf=`. No edge is needed, because
-    /// a timer is active as soon as it is started. Starting a unit also starts the timers that it
-    /// names.
-    fn skip_timer(&mut self, from: usize, relation: &Relation) {
-        if relation.kind == RelationKind::PartOf {
-            let text = format!("ignores {}: stopping a timer stops nothing else", relation.unit);
-            self.remark(from, Some(relation.position.clone()), text);
+    /// Handles a relation to a timer, socket or path. No edge is needed, because such a unit is
+    /// active as soon as it is started. Starting a unit also starts the timers, sockets and paths
+    /// that it names.
+    ///
+    /// Stopping a socket or path also stops the units that require it, as in systemd. Stopping a
+    /// timer stops nothing else, so `PartOf=` for a timer gets a remark.
+    fn link_to_starter(&mut self, from: usize, relation: &Relation) {
+        let name = &relation.unit;
+        let is_timer = name.unit_type() == UnitType::Timer;
+        match relation.kind {
+            RelationKind::PartOf if is_timer => {
+                let text = format!("ignores {name}: stopping a timer stops nothing else");
+                self.remark(from, Some(relation.position.clone()), text);
+            }
+            RelationKind::BindsTo | RelationKind::PartOf | RelationKind::Requires if !is_timer => {
+                if let Ok(starter) = Name::new(name.as_str()) {
+                    let dependent = self.compiled[from].unit.name.clone();
+                    self.linked.stops.entry(starter).or_default().insert(dependent);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -383,6 +397,14 @@ impl<'a> Linker<'a> {
                 }
             }
         }
+    }
+}
+
+impl RelationKind {
+    /// Returns whether a unit with this option starts or stops the other unit, or stops with it.
+    pub(super) fn pulls_or_stops(self) -> bool {
+        use RelationKind::{BindsTo, Conflicts, PartOf, Requires, Wants};
+        matches!(self, BindsTo | Conflicts | PartOf | Requires | Wants)
     }
 }
 

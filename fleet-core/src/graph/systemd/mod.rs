@@ -12,7 +12,9 @@
 //! turns their relations into edges.
 
 mod accept;
+mod activator;
 mod compile;
+mod descriptors;
 mod draft;
 mod exec_environment;
 mod exec_options;
@@ -21,6 +23,7 @@ mod remark;
 mod sandbox;
 mod service;
 mod service_options;
+mod socket_options;
 mod support;
 mod system_calls;
 mod timer;
@@ -28,7 +31,13 @@ mod value;
 
 pub use self::support::{OptionPosition, RefusalCause, UnitRefusal, UnitRefusals};
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
+pub use activator::{
+    Activator, ActivatorFailure, ActivatorMachine, ActivatorPhase, ActivatorSource, ActivatorState,
+    BindIpv6Only, ListenerKind, Path, PathTrigger, PathTriggerKind, Socket, SocketAddress,
+    SocketListener, SocketOptions, TriggerLimit,
+};
 pub use compile::{CompileOptions, CompiledUnit, Confinement, Relation, RelationKind, compile};
+pub use descriptors::ServiceDescriptors;
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use remark::{Remark, RemarkKind};
 pub use support::{Support, Unsupported, support};

@@ -193,10 +193,10 @@ impl Draft {
     }
 
     /// Returns the processes from which notifications are accepted. For a unit with readiness or
-    /// watchdog notifications, this includes at least the main process.
+    /// watchdog notifications, or stored descriptors, this includes at least the main process.
     fn access(&self, kind: Type) -> NotifyAccess {
         let notified = matches!(kind, Type::Notify | Type::NotifyReload);
-        let heard = notified || self.run.watchdog.is_some();
+        let heard = notified || self.run.watchdog.is_some() || self.descriptors.store_max > 0;
         match self.notify_access {
             Some(NotifyAccess::None) | None if heard => NotifyAccess::Main,
             Some(access) => access,

@@ -21,8 +21,8 @@ const DIRECTORIES: Unsupported = Unsupported::new(
 );
 const DESCRIPTORS: Unsupported = Unsupported::new(
     Environment,
-    "is not supported: file descriptors are not passed to units: remove it, \
-     or run the unit under systemd",
+    "is not supported: only sockets and stored file descriptors are passed to \
+     units: remove it, or run the unit under systemd",
 );
 const INPUT: Unsupported = Unsupported::new(
     Environment,
@@ -143,12 +143,9 @@ pub(super) const SERVICE: &[Group] = &[
         )),
         &["RestartKillSignal"],
     ),
-    (RefusedUnless(&["0", "no"], DESCRIPTORS), &["FileDescriptorStoreMax"]),
-    (RefusedUnless(NO, DESCRIPTORS), &["FileDescriptorStorePreserve", "NonBlocking"]),
-    (
-        Refused(DESCRIPTORS),
-        &["OpenFile", "Sockets", "USBFunctionDescriptors", "USBFunctionStrings"],
-    ),
+    (Honoured, &["FileDescriptorStoreMax", "NonBlocking", "Sockets"]),
+    (RefusedUnless(NO, DESCRIPTORS), &["FileDescriptorStorePreserve"]),
+    (Refused(DESCRIPTORS), &["OpenFile", "USBFunctionDescriptors", "USBFunctionStrings"]),
     (RefusedUnless(NO, CONFINES), SWITCHES),
     (RefusedUnless(&[""], CONFINES), CONFINING),
     (Refused(CONFINES), CONFINING_EVEN_IF_EMPTY),

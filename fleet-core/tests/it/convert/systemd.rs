@@ -150,8 +150,7 @@ fn ambiguous_units_are_left_out() {
     restart: never
     ignore-sigpipe: yes
     ---
-    - a.socket:1:1 the unit is left out: the native supervisor runs .service, .target
-        and .timer units only, not .socket ones
+    - a.socket:1:1 the unit is left out: units of this format have no sockets and paths
     - b.timer:1:1 the unit is left out: units of this format have no timers
     - bad.service:2:1 the unit is left out: Service.Type cannot be forking without a
         PIDFile=, as the main process is never guessed

@@ -23,7 +23,7 @@ fn outside() -> ExternalUnits {
     let names = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
     ExternalUnits {
         assumed_active: names(&["basic.target", "docker.service"]),
-        timers: names(&["job.timer"]),
+        starters: names(&["job.timer"]),
         refused: names(&["bad.service"]),
     }
 }
@@ -249,5 +249,27 @@ fn conflicting_units_are_refused_only_together() {
     insta::assert_snapshot!(wrapped(&refused.join("\n")), @r"
     2:1: Unit.Conflicts names b.service, which is run here too: starting a unit never
           stops another: unload one of them
+    ");
+}
+
+/// A unit that is only ordered after a socket, or wants it, is not stopped with it.
+#[test]
+fn stopping_a_socket_stops_the_units_that_require_it() {
+    let units = system(&[
+        ("bound.service", "BindsTo=a.socket"),
+        ("other.service", "Wants=a.socket\nAfter=a.socket"),
+        ("part.service", "PartOf=a.socket"),
+        ("required.service", "Requires=a.socket\nAfter=a.socket"),
+        ("timed.service", "Requires=job.timer"),
+    ]);
+    let mut external = outside();
+    external.starters.insert("a.socket".parse().unwrap());
+    insta::assert_snapshot!(wrapped(&output(&link(&units, &external))), @"
+    bound.service
+    other.service
+    part.service
+    required.service
+    timed.service
+    with a.socket stops bound.service, part.service, required.service
     ");
 }

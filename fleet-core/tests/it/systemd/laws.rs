@@ -187,6 +187,8 @@ proptest! {
         (before, sound) in text_before(),
     ) {
         let (unit, rest) = match section {
+            "Path" => ("web.path", "PathExists=/a\n"),
+            "Socket" => ("web.socket", "ListenStream=@a\n"),
             "Timer" => ("web.timer", "OnBootSec=1\n"),
             "Service" => ("web.service", "ExecStart=/bin/true\n"),
             _ => ("web.service", "[Service]\nExecStart=/bin/true\n"),

@@ -8,19 +8,27 @@ use fleet_unitfile::check::directives;
 
 use super::{compiled, site, wrapped};
 
-const SECTIONS: [&str; 4] = ["Unit", "Service", "Install", "Timer"];
+const SECTIONS: [&str; 6] = ["Unit", "Service", "Install", "Timer", "Socket", "Path"];
 
-const PLAIN_TIMER: &str = "[Timer]\nOnActiveSec=1\n";
+/// Returns the name of a unit whose type has this section, and a minimal file of the type.
+fn unit_with(section: &str) -> (&'static str, &'static str) {
+    match section {
+        "Timer" => ("a.timer", "[Timer]\nOnActiveSec=1\n"),
+        "Socket" => ("a.socket", "[Socket]\nListenStream=@a\n"),
+        "Path" => ("a.path", "[Path]\nPathExists=/a\n"),
+        _ => ("a.service", "[Service]\nExecStart=/bin/true\n"),
+    }
+}
 
 /// Returns a unit name whose type has this section.
 fn of_section(section: &str) -> &'static str {
-    if section == "Timer" { "a.timer" } else { "a.service" }
+    unit_with(section).0
 }
 
 /// Compiles a minimal unit.
 fn plain(section: &str) -> CompiledUnit {
-    let file = if section == "Timer" { PLAIN_TIMER } else { "[Service]\nExecStart=/bin/true\n" };
-    compiled(of_section(section), file).unwrap_or_else(|refusals| panic!("{refusals}"))
+    let (unit, file) = unit_with(section);
+    compiled(unit, file).unwrap_or_else(|refusals| panic!("{refusals}"))
 }
 
 /// Returns all options of the supported sections with their support.
@@ -34,8 +42,8 @@ fn all() -> Vec<(&'static str, &'static str, Support)> {
 
 /// Returns a file with one option and the required others.
 fn file(section: &str, name: &str, value: &str) -> String {
-    if section == "Timer" {
-        return format!("[{section}]\n{name}={value}\n{PLAIN_TIMER}");
+    if of_section(section) != "a.service" {
+        return format!("[{section}]\n{name}={value}\n{}", unit_with(section).1);
     }
     let start = if name == "ExecStart" { "" } else { "ExecStart=/bin/true\n" };
     format!("[{section}]\n{name}={value}\n[Service]\n{start}")
@@ -119,6 +127,7 @@ fn ignored_options_are_remarked_and_have_no_effect() {
         let with = with.unwrap_or_else(|refusals| panic!("{refusals}"));
         let plain = plain(section);
         assert_eq!((with.unit, with.timer), (plain.unit, plain.timer), "{section}.{name}");
+        assert_eq!(with.activator, plain.activator, "{section}.{name}");
         let output: Vec<String> = with.remarks.iter().map(ToString::to_string).collect();
         assert_eq!(output, [format!("2:1: {section}.{name} {why}")]);
     }
@@ -163,17 +172,39 @@ const NEVER_EMPTY: &[&str] = &[
     "CPUSchedulingResetOnFork",
     "CacheDirectoryMode",
     "ConfigurationDirectoryMode",
+    "Accept",
+    "Backlog",
+    "BindIPv6Only",
+    "Broadcast",
     "DefaultDependencies",
+    "DeferAcceptSec",
+    "DirectoryMode",
+    "FileDescriptorStoreMax",
     "FinalKillSignal",
     "FixedRandomDelay",
+    "FlushPending",
+    "FreeBind",
+    "IPTOS",
+    "IPTTL",
     "IgnoreSIGPIPE",
+    "KeepAlive",
+    "KeepAliveIntervalSec",
+    "KeepAliveProbes",
+    "KeepAliveTimeSec",
     "KillSignal",
     "LockPersonality",
     "LogsDirectoryMode",
     "MemoryDenyWriteExecute",
     "NoNewPrivileges",
     "PermissionsStartOnly",
+    "MakeDirectory",
+    "Mark",
+    "NoDelay",
+    "NonBlocking",
     "NotifyAccess",
+    "PassCredentials",
+    "PassPacketInfo",
+    "PassSecurity",
     "Persistent",
     "PrivateDevices",
     "PrivateIPC",
@@ -190,10 +221,14 @@ const NEVER_EMPTY: &[&str] = &[
     "ProtectKernelTunables",
     "ProtectProc",
     "ProtectSystem",
+    "PipeSize",
+    "Priority",
     "RandomizedDelaySec",
+    "ReceiveBuffer",
     "ReloadSignal",
     "RemainAfterElapse",
     "RemainAfterExit",
+    "RemoveOnStop",
     "Restart",
     "RestartMaxDelaySec",
     "RestartSec",
@@ -202,9 +237,12 @@ const NEVER_EMPTY: &[&str] = &[
     "RestrictSUIDSGID",
     "RuntimeDirectoryMode",
     "RuntimeDirectoryPreserve",
+    "ReusePort",
     "RuntimeMaxSec",
+    "SendBuffer",
     "SendSIGHUP",
     "SendSIGKILL",
+    "SocketMode",
     "StandardError",
     "StandardInput",
     "StandardOutput",
@@ -215,6 +253,9 @@ const NEVER_EMPTY: &[&str] = &[
     "TimeoutSec",
     "TimeoutStartSec",
     "TimeoutStopSec",
+    "Transparent",
+    "TriggerLimitBurst",
+    "TriggerLimitIntervalSec",
     "Type",
     "UMask",
     "WatchdogSec",

@@ -382,7 +382,9 @@ fn exec_environment_refusals_have_a_remedy() {
 fn files_that_cannot_run_are_refused() {
     let run = "[Service]\nExecStart=/bin/true\n";
     for (unit, text, problem) in [
-        ("a.path", "[Path]\n", "runs .service, .target and .timer units only, not .path"),
+        ("a.mount", "[Mount]\n", ".path, .timer and .target units only, not .mount"),
+        ("a.path", "[Path]\n", "it watches no path"),
+        ("a.socket", "[Socket]\n", "it listens nowhere"),
         ("a.timer", "[Timer]\n", "it never elapses"),
         ("a@.service", run, "a template cannot run"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),

@@ -407,6 +407,7 @@ impl RunDriver {
             group: self.group.clone(),
             run_state: self.service.run_state().clone(),
             timer: None,
+            activator: None,
         };
         if !self.has_run && self.written.is_none() || self.written.as_ref() == Some(&run) {
             return Ok(());

@@ -79,7 +79,7 @@ impl RunDriver {
     pub(crate) fn drain_messages(&mut self) {
         for _ in 0..MAX_MESSAGES {
             match self.notify.as_ref().map(NotifySocket::try_receive) {
-                Some(Ok(Some(message))) => self.on_message(&message),
+                Some(Ok(Some(message))) => self.on_message(message),
                 Some(Ok(None)) => {}
                 // The queue is empty, or the next wait reports the error.
                 Some(Err(_)) | None => return,
@@ -89,7 +89,7 @@ impl RunDriver {
 
     pub(crate) fn on_message_received(&mut self, received: io::Result<ReceivedMessage>) {
         match received {
-            Ok(message) => self.on_message(&message),
+            Ok(message) => self.on_message(message),
             Err(error) => {
                 tracing::error!(
                     %error,
@@ -102,11 +102,11 @@ impl RunDriver {
         }
     }
 
-    fn on_message(&mut self, message: &ReceivedMessage) {
+    fn on_message(&mut self, message: ReceivedMessage) {
         if !self.is_accepted_sender(message.sender) {
             let sender = message.sender;
             tracing::debug!(unit = %self.unit, sender, "message from an unauthorised process");
-            return self.on_rejected_message(message);
+            return self.on_rejected_message(&message);
         }
         if message.notice.is_ready && self.spec.kind == ServiceType::ForegroundNotified {
             self.problem = None;
@@ -115,6 +115,28 @@ impl RunDriver {
             self.on_main_named(pid);
         }
         self.service.on_message(&message.notice, self.context.now());
+        self.change_store(message);
+    }
+
+    /// Stores the descriptors of a message, or removes stored ones.
+    fn change_store(&self, message: ReceivedMessage) {
+        let (store, table) = (message.notice.store, &self.context.descriptors);
+        let name = store.name.as_deref();
+        if store.stores {
+            let descriptors = message.descriptors.into_iter().map(Arc::new).collect();
+            let refused = table.store(&self.unit, name, !store.stays_on_hangup, descriptors);
+            if refused > 0 {
+                let unit = &self.unit;
+                tracing::warn!(
+                    %unit,
+                    refused,
+                    "cannot store file descriptors of a unit: see FileDescriptorStoreMax="
+                );
+            }
+        }
+        if let Some(name) = name.filter(|_| store.removes) {
+            table.remove_stored(&self.unit, name);
+        }
     }
 
     /// Handles a message from a process that may not send any. If the unit waits for `READY=1` and

@@ -15,13 +15,14 @@ use crate::native::executor::sandbox::needs_executor;
 use crate::native::linux::exit::{ProcessExit, Sig, short_name};
 use crate::native::linux::limits::{descriptor_shortage, settings};
 use crate::native::linux::proc::{ProcessHandle, child};
-use crate::native::linux::process_info::{INVOCATION_ID, ProcessId, SYSTEMD_EXEC_PID};
+use crate::native::linux::process_info::{INVOCATION_ID, LISTEN_PID, ProcessId, SYSTEMD_EXEC_PID};
 use crate::native::linux::spawn::Child;
 use crate::native::log::rate_limit::unrecorded_cause;
+use crate::native::run::descriptors::NamedDescriptor;
 use crate::native::run::exec_resources::ExecResources;
 use crate::native::run::kill_all::{SignalTargets, kill_all};
 use crate::native::run::machine::state::{Role, ServicePhase, SignalScope};
-use crate::native::run::process::{Confinement, SpawnFailure, spawn};
+use crate::native::run::process::{SpawnContext, SpawnFailure, spawn};
 use crate::native::run::sd_notify_socket::NOTIFY_SOCKET;
 
 fn not_stored(error: &io::Error) -> String {
@@ -60,7 +61,9 @@ impl RunDriver {
             }
             Err(error) => return self.on_spawn_failed(not_spawned(not_stored(&error))),
         }
-        let extra = self.variables(role);
+        let descriptors = self.descriptors(role);
+        let mut extra = self.variables(role);
+        extra.extend(listen_variables(&descriptors));
         let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
         let limits = settings(&self.spec.run.resources);
         let group = self.group.as_ref().map(|group| (group, &limits[..]));
@@ -69,14 +72,15 @@ impl RunDriver {
             Ok(path) => path.unwrap_or_default(),
             Err(error) => return self.on_spawn_failed(not_spawned(not_stored(&error))),
         };
-        let confinement = Confinement {
+        let context = SpawnContext {
             executor,
             resources: &self.resources(),
             empty_file: &empty_file,
             main: self.service.run_state().main.map(|main| main.pid),
+            descriptors: &descriptors,
         };
         let passed = &self.context.environment;
-        match spawn(command, environment, log, group, passed, extra, &confinement) {
+        match spawn(command, environment, log, group, passed, extra, &context) {
             Ok(started) => self.on_spawned(started),
             Err(problem) => self.on_spawn_failed(problem),
         }
@@ -128,6 +132,16 @@ impl RunDriver {
         self.context.recording.on_failure(error, self.context.now());
         self.problem = Some(not_stored(error));
         self.service.on_unrecorded(self.context.now());
+    }
+
+    /// Returns the descriptors that a command gets. Only the commands of `ExecStart=` get any.
+    fn descriptors(&self, role: Role) -> Vec<NamedDescriptor> {
+        // The command of a forking service has the role of a control process.
+        let is_start = self.service.run_state().phase == ServicePhase::Start;
+        match role == Role::Main || is_start {
+            true => self.context.descriptors.of_service(&self.unit),
+            false => Vec::new(),
+        }
     }
 
     /// Returns the environment variables that describe the run to a command.
@@ -225,6 +239,20 @@ impl RunDriver {
     pub(crate) fn forget_empty_groups(&mut self) {
         self.leaders.retain(has_members);
     }
+}
+
+/// Returns the variables by which a command finds its descriptors.
+fn listen_variables(descriptors: &[NamedDescriptor]) -> Vec<(&'static str, String)> {
+    if descriptors.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&str> = descriptors.iter().map(|it| it.name.as_str()).collect();
+    vec![
+        // The spawned process fills in its own process ID.
+        (LISTEN_PID, String::new()),
+        ("LISTEN_FDS", descriptors.len().to_string()),
+        ("LISTEN_FDNAMES", names.join(":")),
+    ]
 }
 
 fn has_members(leader: &ProcessId) -> bool {

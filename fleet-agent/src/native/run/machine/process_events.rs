@@ -326,7 +326,24 @@ pub(crate) struct NotifyMessage {
     /// `EXTEND_TIMEOUT_USEC=`: time to add to the current phase, from now on.
     pub(crate) extension: Option<Duration>,
     pub(crate) status: Option<String>,
+    pub(crate) store: StoreMessage,
 }
+
+/// The part of a message that concerns stored descriptors.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct StoreMessage {
+    /// `FDSTORE=1`: the descriptors of the message are to be stored.
+    pub(crate) stores: bool,
+    /// `FDSTOREREMOVE=1`: the descriptors with the name are to be removed.
+    pub(crate) removes: bool,
+    /// `FDNAME=`.
+    pub(crate) name: Option<String>,
+    /// `FDPOLL=0`: a descriptor stays even if its other end is closed.
+    pub(crate) stays_on_hangup: bool,
+}
+
+/// Maximum length of the name of a descriptor.
+const MAX_FD_NAME: usize = 255;
 
 /// `WATCHDOG=` message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -358,10 +375,21 @@ impl NotifyMessage {
             ("WATCHDOG", "trigger") => self.watchdog = Some(WatchdogMessage::Trigger),
             ("WATCHDOG_USEC", span) => self.watchdog_span = micros(span),
             ("EXTEND_TIMEOUT_USEC", span) => self.extension = micros(span),
+            ("FDSTORE", "1") => self.store.stores = true,
+            ("FDSTOREREMOVE", "1") => self.store.removes = true,
+            ("FDNAME", name) => self.store.name = fd_name(name),
+            ("FDPOLL", "0") => self.store.stays_on_hangup = true,
             ("STATUS", text) => self.status = Some(cut(text).to_owned()),
             _ => {}
         }
     }
+}
+
+/// Returns the name of a descriptor if it is valid.
+fn fd_name(name: &str) -> Option<String> {
+    let is_valid = |c: char| c.is_ascii() && !c.is_ascii_control() && c != ':';
+    let is_valid = (1..=MAX_FD_NAME).contains(&name.len()) && name.chars().all(is_valid);
+    is_valid.then(|| name.to_owned())
 }
 
 fn micros(text: &str) -> Option<Duration> {
@@ -381,6 +409,11 @@ mod tests {
     fn message_lines_are_parsed() {
         let second = Duration::from_secs(1);
         let default = NotifyMessage::default;
+        let stores = |name: Option<&str>, stays_on_hangup| {
+            let name = name.map(ToOwned::to_owned);
+            let store = StoreMessage { stores: true, removes: false, name, stays_on_hangup };
+            NotifyMessage { store, ..default() }
+        };
         for (message, expected) in [
             ("READY=1", NotifyMessage { is_ready: true, ..default() }),
             ("READY=1\n", NotifyMessage { is_ready: true, ..default() }),
@@ -390,6 +423,8 @@ mod tests {
                 NotifyMessage { is_reloading: true, status: Some("a=b".into()), ..default() },
             ),
             ("STOPPING=1", NotifyMessage { is_stopping: true, ..default() }),
+            ("FDSTORE=1\nFDNAME=a b\nFDPOLL=0", stores(Some("a b"), true)),
+            ("FDSTORE=1\nFDNAME=a:b\nFDPOLL=1", stores(None, false)),
             ("MAINPID=7", NotifyMessage { main: Some(7), ..default() }),
             ("MAINPID=-7\nMAINPID=x", default()),
             ("WATCHDOG=1", NotifyMessage { watchdog: Some(WatchdogMessage::Alive), ..default() }),
@@ -400,7 +435,7 @@ mod tests {
             ("WATCHDOG_USEC=1000000", NotifyMessage { watchdog_span: Some(second), ..default() }),
             ("WATCHDOG_USEC=0\nEXTEND_TIMEOUT_USEC=-1", default()),
             ("EXTEND_TIMEOUT_USEC=1000000", NotifyMessage { extension: Some(second), ..default() }),
-            ("FDSTORE=1\nBARRIER=1\nERRNO=2\n\n=\nX", default()),
+            ("FDSTORE=0\nBARRIER=1\nERRNO=2\n\n=\nX", default()),
             ("", default()),
         ] {
             assert_eq!(NotifyMessage::parse(message.as_bytes()), expected, "{message:?}");

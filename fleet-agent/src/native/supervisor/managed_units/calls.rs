@@ -13,7 +13,7 @@ use super::super::requests::UnitRequest;
 use super::super::units::SupervisedUnit;
 use super::status::{AwaitedRun, LoadedUnit, name_of};
 use super::waiters::{is_busy, is_over, may_have_processes};
-use super::{ManagedUnits, PulledTimer};
+use super::{ManagedUnits, PulledStarter};
 use crate::ServiceError;
 use crate::native::state::manager_context::shutdown_refusal;
 use crate::native::state::unit_directory::RequestedState;
@@ -28,11 +28,17 @@ impl ManagedUnits {
         requested: RequestedState,
         reply: Reply<CallResult>,
     ) {
-        if self.timers.is_loaded(unit) {
-            return answer(reply, self.timers.carry_out(unit, request, requested));
+        if self.starters.is_loaded(unit) {
+            let done = self.starters.carry_out(unit, request, requested);
+            if matches!(request, UnitRequest::Stop | UnitRequest::Unload) {
+                // A socket or path also stops the units that require it.
+                self.apply_pending_loads(core);
+                self.stop_with_dependents(core, &name_of(unit));
+            }
+            return answer(reply, done);
         }
         match request {
-            // Only timers are pulled.
+            // Only timers and activators are pulled.
             UnitRequest::Start(_) | UnitRequest::Pull => self.start(core, unit, requested, reply),
             UnitRequest::Restart(_) => self.restart(core, unit, requested, reply),
             UnitRequest::Trigger(_) => self.trigger(core, unit, requested, reply),
@@ -41,16 +47,16 @@ impl ManagedUnits {
         }
     }
 
-    /// Returns the timers to start before a unit, or why the unit cannot be started.
+    /// Returns the timers and activators to start before a unit, or why the unit cannot be started.
     pub(in super::super) fn prepare_start(
         &mut self,
         core: &mut Core,
         unit: &UnitName,
-    ) -> Result<Vec<PulledTimer>, ServiceError> {
-        if self.timers.is_loaded(unit) {
-            return self.timers.check_start(unit).map(|()| Vec::new());
+    ) -> Result<Vec<PulledStarter>, ServiceError> {
+        if self.starters.is_loaded(unit) {
+            return self.starters.check_start(unit).map(|()| Vec::new());
         }
-        Ok(self.timers_of(core, unit))
+        Ok(self.starters_of(core, unit))
     }
 
     /// Starts a unit. A failed unit is tried again, and an active unit stays as it is.
@@ -99,9 +105,9 @@ impl ManagedUnits {
         self.wait_for_start(&name, before, reply);
     }
 
-    /// Starts a unit on behalf of a timer, within its start limit. An active unit stays as it is,
-    /// and a unit that waits for a retry keeps waiting. If the same elapse of the timer has been
-    /// requested before (`trigger` is unchanged), the call only waits for the start.
+    /// Starts a unit on behalf of a timer or activator, within its start limit. An active unit
+    /// stays as it is, and a unit that waits for a retry keeps waiting. If the same elapse or event
+    /// has been requested before (`trigger` is unchanged), the call only waits for the start.
     fn trigger(
         &mut self,
         core: &mut Core,
@@ -290,8 +296,9 @@ impl ManagedUnits {
     ) {
         let name = name_of(unit);
         self.apply_pending_loads(core);
-        if self.timers.is_loaded(unit) {
-            let problem = "a timer has no configuration of its own: load its file again".to_owned();
+        if self.starters.is_loaded(unit) {
+            let kind = unit.unit_type();
+            let problem = format!("a {kind} has no configuration of its own: load its file again");
             let unit = unit.clone();
             return answer(reply, Err(ServiceError::ReloadFailed { unit, problem }));
         }

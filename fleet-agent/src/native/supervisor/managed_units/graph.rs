@@ -1,4 +1,5 @@
-//! The graph of the loaded units, which is rebuilt when they change, and the timers beside it.
+//! The graph of the loaded units, which is rebuilt when they change, and the timers and activators
+//! beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -30,7 +31,7 @@ pub(super) type NamedObservation = (Name, ObservedUnit);
 #[derive(Default)]
 pub(in super::super) struct LoadedGraph {
     externals: ExternalRegistry,
-    timers: TimerIndex,
+    starters: StarterIndex,
     max_starting: Option<NonZeroU32>,
     /// Relations between the loaded units.
     linked: LinkedUnits,
@@ -108,29 +109,29 @@ impl LoadedGraph {
         true
     }
 
-    /// Adds a loaded timer, with the relations that its file declares.
-    pub(super) fn insert_timer(&mut self, timer: &UnitName, relations: &[Relation]) {
-        self.timers.insert(timer, relations);
+    /// Adds a loaded timer or activator, with the relations that its file declares.
+    pub(super) fn insert_starter(&mut self, starter: &UnitName, relations: &[Relation]) {
+        self.starters.insert(starter, relations);
         self.is_stale = true;
     }
 
-    /// Removes a timer that is unloaded.
-    pub(super) fn remove_timer(&mut self, timer: &UnitName) {
-        self.timers.remove(timer);
+    /// Removes a timer or activator that is unloaded.
+    pub(super) fn remove_starter(&mut self, starter: &UnitName) {
+        self.starters.remove(starter);
         self.is_stale = true;
     }
 
-    pub(super) fn has_timers(&self) -> bool {
-        !self.timers.is_empty()
+    pub(super) fn has_starters(&self) -> bool {
+        !self.starters.is_empty()
     }
 
-    /// Returns the timers that any of `units` pulls in.
-    pub(super) fn timers_pulled_by(
+    /// Returns the timers and activators that any of `units` pulls in.
+    pub(super) fn starters_pulled_by(
         &self,
         units: &BTreeSet<Target>,
         loaded_units: &LoadedUnits,
-    ) -> Vec<PulledTimer> {
-        self.timers.pulled_by(units, loaded_units)
+    ) -> Vec<PulledStarter> {
+        self.starters.pulled_by(units, loaded_units)
     }
 
     /// Rebuilds the graph of the planner from the loaded units. Adds the observed unit states in
@@ -226,8 +227,8 @@ impl LoadedGraph {
         let valid = valid.chain(others.map(|(_, compiled)| compiled));
         let refused = out.keys().filter_map(|name| Some(loaded_units.get(name)?.unit.clone()));
         let assumed_active = self.externals.assumed_active().clone();
-        let timers = self.timers.names();
-        link(valid, &ExternalUnits { assumed_active, timers, refused: refused.collect() })
+        let starters = self.starters.names();
+        link(valid, &ExternalUnits { assumed_active, starters, refused: refused.collect() })
     }
 
     /// Logs each new remark on a unit's relations.
@@ -289,33 +290,33 @@ fn describe_refusal(refusal: &UnitRefusal) -> String {
     format!("{}{}", place.unwrap_or_default(), refusal.problem)
 }
 
-/// A timer that a unit starts, and whether the unit requires it.
-pub(in super::super) type PulledTimer = (UnitName, bool);
+/// A timer or activator that a unit starts, and whether the unit requires it.
+pub(in super::super) type PulledStarter = (UnitName, bool);
 
-/// Index of the loaded timers, and of the units that start them.
+/// Index of the loaded timers and activators, and of the units that start them.
 ///
-/// Timers are not part of the graph. As with systemd, starting a unit also starts the timers that
-/// the unit wants or requires. After that, a timer no longer depends on the unit.
+/// They are not part of the graph. As with systemd, starting a unit also starts those that the unit
+/// wants or requires. After that, they no longer depend on the unit.
 #[derive(Default)]
-pub(super) struct TimerIndex {
-    /// Units that the `[Install]` section of each timer names.
-    timers: BTreeMap<UnitName, Vec<Name>>,
-    /// Timers whose `[Install]` section names the unit.
-    by_unit: BTreeMap<Name, BTreeSet<PulledTimer>>,
+pub(super) struct StarterIndex {
+    /// Units that the `[Install]` section of each starter names.
+    starters: BTreeMap<UnitName, Vec<Name>>,
+    /// Starters whose `[Install]` section names the unit.
+    by_unit: BTreeMap<Name, BTreeSet<PulledStarter>>,
 }
 
-impl TimerIndex {
+impl StarterIndex {
     pub(super) fn is_empty(&self) -> bool {
-        self.timers.is_empty()
+        self.starters.is_empty()
     }
 
     pub(super) fn names(&self) -> BTreeSet<UnitName> {
-        self.timers.keys().cloned().collect()
+        self.starters.keys().cloned().collect()
     }
 
-    /// Adds a timer, or updates it after its file has changed.
-    pub(super) fn insert(&mut self, timer: &UnitName, relations: &[Relation]) {
-        self.remove(timer);
+    /// Adds a starter, or updates it after its file has changed.
+    pub(super) fn insert(&mut self, starter: &UnitName, relations: &[Relation]) {
+        self.remove(starter);
         let mut units = Vec::new();
         for relation in relations {
             let is_required = match relation.kind {
@@ -324,34 +325,34 @@ impl TimerIndex {
                 _ => continue,
             };
             let unit = name_of(&relation.unit);
-            self.by_unit.entry(unit.clone()).or_default().insert((timer.clone(), is_required));
+            self.by_unit.entry(unit.clone()).or_default().insert((starter.clone(), is_required));
             units.push(unit);
         }
-        self.timers.insert(timer.clone(), units);
+        self.starters.insert(starter.clone(), units);
     }
 
-    pub(super) fn remove(&mut self, timer: &UnitName) {
-        for unit in self.timers.remove(timer).into_iter().flatten() {
-            if let Some(timers) = self.by_unit.get_mut(&unit) {
-                timers.retain(|(other, _)| other != timer);
-                if timers.is_empty() {
+    pub(super) fn remove(&mut self, starter: &UnitName) {
+        for unit in self.starters.remove(starter).into_iter().flatten() {
+            if let Some(starters) = self.by_unit.get_mut(&unit) {
+                starters.retain(|(other, _)| other != starter);
+                if starters.is_empty() {
                     self.by_unit.remove(&unit);
                 }
             }
         }
     }
 
-    /// Returns the timers that any of `units` pulls in.
+    /// Returns the starters that any of `units` pulls in.
     pub(super) fn pulled_by(
         &self,
         units: &BTreeSet<Target>,
         loaded_units: &LoadedUnits,
-    ) -> Vec<PulledTimer> {
-        // A timer that any unit requires is required, even if others merely want it.
+    ) -> Vec<PulledStarter> {
+        // A starter that any unit requires is required, even if others merely want it.
         let mut wanted: BTreeMap<&UnitName, bool> = BTreeMap::new();
         for unit in units.iter().filter_map(|unit| Name::new(unit.as_str()).ok()) {
-            for (timer, is_required) in self.by_unit.get(&unit).into_iter().flatten() {
-                *wanted.entry(timer).or_default() |= is_required;
+            for (starter, is_required) in self.by_unit.get(&unit).into_iter().flatten() {
+                *wanted.entry(starter).or_default() |= is_required;
             }
             let loaded = loaded_units.get(&unit);
             let Some(Definition::Valid(compiled)) = loaded.map(|loaded| &loaded.definition) else {
@@ -363,12 +364,12 @@ impl TimerIndex {
                     RelationKind::Wants => false,
                     _ => continue,
                 };
-                if self.timers.contains_key(&relation.unit) {
+                if self.starters.contains_key(&relation.unit) {
                     *wanted.entry(&relation.unit).or_default() |= is_required;
                 }
             }
         }
-        wanted.into_iter().map(|(timer, is_required)| (timer.clone(), is_required)).collect()
+        wanted.into_iter().map(|(starter, is_required)| (starter.clone(), is_required)).collect()
     }
 }
 

@@ -19,8 +19,8 @@
 //! | `status` | a loaded unit; its published status: of its run, otherwise of the planner |
 //! | `recovery` | the units that an earlier daemon has left |
 //!
-//! Timers are in `supervisor/timers`. [`ManagedUnits`] owns them, because only loaded units have
-//! timers.
+//! Timers and activators are in `supervisor/starters`. [`ManagedUnits`] owns them, because only
+//! loaded units have such units.
 
 mod calls;
 pub(in crate::native) mod external;
@@ -32,7 +32,7 @@ mod waiters;
 pub(in crate::native) use self::recovery::ManagedUnitsConfig;
 pub(super) use self::status::{Definition, known, name_of};
 pub(super) use self::waiters::hit_start_limit;
-pub(super) use graph::{LoadedGraph, PulledTimer};
+pub(super) use graph::{LoadedGraph, PulledStarter};
 pub(in crate::native) use status::{LoadedUnit, PublishedStatus, Statuses};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ use fleet_unitfile::UnitName;
 
 use super::command::CallResult;
 use super::core::Core;
-use super::timers::Timers;
+use super::starters::Starters;
 use super::units::SupervisedUnit;
 use crate::native::run::adopt::resume;
 use crate::native::state::unit_directory::RequestedState;
@@ -64,7 +64,7 @@ pub(super) struct ManagedUnits {
     /// exclude each other, the one with the higher number is left out of the graph.
     load_count: u64,
     graph: LoadedGraph,
-    timers: Timers,
+    starters: Starters,
     waiters: Waiters,
     /// Units to restart, each with its current run. The unit is restarted as soon as this run is
     /// over, even if the run has failed.
@@ -76,12 +76,12 @@ pub(super) struct ManagedUnits {
 
 impl ManagedUnits {
     /// Creates the state of no loaded units.
-    pub(super) fn new(graph: LoadedGraph, timers: Timers, statuses: Statuses) -> Self {
+    pub(super) fn new(graph: LoadedGraph, starters: Starters, statuses: Statuses) -> Self {
         Self {
             loaded_units: LoadedUnits::new(),
             load_count: 0,
             graph,
-            timers,
+            starters,
             waiters: Waiters::default(),
             pending_restarts: BTreeMap::new(),
             statuses,
@@ -89,8 +89,8 @@ impl ManagedUnits {
         }
     }
 
-    pub(super) fn timers(&mut self) -> &mut Timers {
-        &mut self.timers
+    pub(super) fn starters(&mut self) -> &mut Starters {
+        &mut self.starters
     }
 
     /// Returns the external unit that a stand-in of this name represents, if there is one.
@@ -129,11 +129,11 @@ impl ManagedUnits {
     pub(super) fn load(&mut self, core: &mut Core, mut loaded: LoadedUnit) -> CallResult {
         let name = name_of(&loaded.unit);
         loaded.requested = stopped_if_shutting_down(core, loaded.requested);
-        if let Some((timer, relations)) = loaded.definition.timer() {
-            self.graph.insert_timer(&loaded.unit, relations);
-            let LoadedUnit { unit, hash, requested, .. } = loaded;
-            return self.timers.load(&unit, hash, requested, timer);
+        if let Some(done) = self.starters.load(&loaded) {
+            self.graph.insert_starter(&loaded.unit, loaded.definition.relations());
+            return done;
         }
+        core.context.descriptors.set_service(name.as_str(), loaded.definition.descriptors());
         if self.is_loaded(&name) {
             self.replace_file(core, &name, loaded);
         } else {
@@ -157,7 +157,7 @@ impl ManagedUnits {
             loaded.requested = requested;
             self.publish_status(core, &name);
         }
-        self.timers.set_requested(unit, requested);
+        self.starters.set_requested(unit, requested);
     }
 
     /// Adds a unit that was not loaded. If the unit already runs, its run is adopted. (This happens
@@ -216,13 +216,14 @@ impl ManagedUnits {
     /// Removes a unit after its stored state was removed.
     pub(super) fn forget(&mut self, core: &mut Core, unit: &UnitName) {
         let name = name_of(unit);
-        if self.timers.forget(unit) {
-            self.graph.remove_timer(unit);
+        if self.starters.forget(unit) {
+            self.graph.remove_starter(unit);
         }
+        core.context.descriptors.forget_service(name.as_str());
         self.loaded_units.remove(&name);
         self.graph.mark_stale();
         self.statuses.remove(unit);
-        self.timers.on_unit_changed(unit);
+        self.starters.on_unit_changed(unit);
         core.units.remove(&name);
         core.targets.forget_mask(&Target::from(&name));
         core.context.feed.report(unit);
@@ -254,16 +255,16 @@ impl ManagedUnits {
         self.graph.relink(&mut self.loaded_units, core, found);
     }
 
-    /// Returns the timers to start together with a unit. These are the timers that are pulled in by
-    /// the unit itself or by a unit that it requires.
-    fn timers_of(&mut self, core: &mut Core, unit: &UnitName) -> Vec<PulledTimer> {
+    /// Returns the timers and activators to start together with a unit. These are pulled in by the
+    /// unit itself or by a unit that it requires.
+    fn starters_of(&mut self, core: &mut Core, unit: &UnitName) -> Vec<PulledStarter> {
         let name = name_of(unit);
-        if !self.graph.has_timers() || !self.is_loaded(&name) {
+        if !self.graph.has_starters() || !self.is_loaded(&name) {
             return Vec::new();
         }
         self.apply_pending_loads(core);
         let needed = requirements(core.planner.graph(), &name);
-        self.graph.timers_pulled_by(&needed, &self.loaded_units)
+        self.graph.starters_pulled_by(&needed, &self.loaded_units)
     }
 
     /// Restarts the running units that stop with a unit which restarts by itself, as systemd does.
@@ -354,6 +355,7 @@ impl ManagedUnits {
         for unit in &touched {
             self.settle_awaited_run(core, unit);
             self.publish_status(core, unit);
+            self.release_descriptors(core, unit);
             let loaded = self.loaded_units.get(unit);
             if self.waiters.answer(unit, loaded, core) {
                 let requested = self.requested(unit).unwrap_or_default();
@@ -373,6 +375,16 @@ impl ManagedUnits {
         }
     }
 
+    /// Closes the stored descriptors of a unit that has ended and is not about to start again.
+    fn release_descriptors(&self, core: &Core, name: &Name) {
+        let Some(loaded) = self.loaded_units.get(name) else { return };
+        let restarts = loaded.awaited.is_some() || self.pending_restarts.contains_key(name);
+        let status = self.statuses.get(&loaded.unit);
+        if !restarts && status.is_some_and(|status| status.unit.has_ended()) {
+            core.context.descriptors.release(name.as_str());
+        }
+    }
+
     /// Publishes the status of a unit, and reports a change to subscribers.
     fn publish_status(&mut self, core: &Core, name: &Name) {
         let (loaded, entry) = (self.loaded_units.get(name), core.units.get(name));
@@ -381,7 +393,7 @@ impl ManagedUnits {
         let waits_for = state.as_ref().and_then(|state| self.external_wait(core, state));
         if self.statuses.publish(status_of(loaded, state.as_ref(), entry, waits_for)) {
             core.context.feed.report(&loaded.unit);
-            self.timers.on_unit_changed(&loaded.unit);
+            self.starters.on_unit_changed(&loaded.unit);
         }
     }
 
@@ -392,7 +404,7 @@ impl ManagedUnits {
         unit: &UnitName,
     ) -> Result<UnitDetails, ServiceError> {
         let name = name_of(unit);
-        if let Some(details) = self.timers.details(unit) {
+        if let Some(details) = self.starters.details(unit) {
             return Ok(details);
         }
         if !self.is_loaded(&name) {
@@ -417,7 +429,8 @@ impl ManagedUnits {
             .with_tracking(core.context.tracking().to_string()))
     }
 
-    /// Begins a shutdown: no loaded unit is requested to run any more, and all timers stop.
+    /// Begins a shutdown: no loaded unit is requested to run any more, and all timers and
+    /// activators stop.
     pub(super) fn begin_shutdown(&mut self, core: &mut Core) {
         self.apply_pending_loads(core);
         core.shutting_down = true;
@@ -434,7 +447,7 @@ impl ManagedUnits {
             self.publish_status(core, &name);
             self.touched.insert(name);
         }
-        self.timers.stop_all();
+        self.starters.stop_all();
     }
 
     /// Returns an error for each loaded unit that cannot be stopped.

@@ -1,5 +1,6 @@
 //! Opens the units that an earlier daemon left in its directory: loaded units, requested states,
-//! running processes and timers. `supervisor/recovery.rs` recovers units of files, and lists the
+//! running processes, timers
+//! and activators. `supervisor/recovery.rs` recovers units of files, and lists the
 //! differences.
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 use super::super::command::SupervisorHandle;
 use super::super::compile::{HostCapabilities, compile, host_capabilities};
 use super::super::core::Core;
+use super::super::starters::is_starter;
 use super::super::units::{SupervisedUnit, Units};
 use super::super::{Supervisor, UnitSource};
 use super::ManagedUnits;
@@ -101,42 +103,49 @@ impl ManagedUnits {
         let applied =
             context.directories().and_then(|all| context.shutdown.apply_to(all.into_iter()));
         applied.map_err(io_error("complete an earlier shutdown"))?;
-        self.timers.prepare().map_err(io_error("read the stored timers"))?;
-        let mut timers = Vec::new();
-        let recovered = recover_units(&context, host, &mut timers, &mut core.units)
+        self.starters.prepare().map_err(io_error("read the stored timers"))?;
+        let mut starters = Vec::new();
+        let recovered = recover_units(&context, host, &mut starters, &mut core.units)
             .map_err(io_error("read the stored units"))?;
-        for (timer, stored) in &timers {
-            self.recover_timer(timer, stored, host);
+        for (starter, stored) in &starters {
+            self.recover_starter(starter, stored, host);
         }
         self.graph.require_externals(recovered.iter().map(|unit| &unit.loaded));
         let up = self.graph.externals().find_up(&*context.clock).await;
         self.resume_all(core, recovered, up);
-        self.timers.resume(was_shutting_down);
+        self.starters.resume(was_shutting_down);
         Ok(())
     }
 
-    /// Adds a timer that an earlier daemon has stored. A timer that cannot be read must not keep
-    /// others from being recovered.
-    fn recover_timer(&mut self, timer: &UnitName, stored: &StoredUnit, host: &HostCapabilities) {
+    /// Adds a timer or activator that an earlier daemon has stored. One that cannot be read must
+    /// not keep others from being recovered.
+    fn recover_starter(&mut self, unit: &UnitName, stored: &StoredUnit, host: &HostCapabilities) {
         let file = UnitFile::parse_collecting(&stored.0).0;
-        let compiled = compile(timer, &file, host);
-        let definition = match &compiled {
-            Ok(compiled) => compiled.timer.as_ref(),
-            Err(bad) => {
-                let (line, problem) = (bad.line, &bad.problem);
-                let text = "cannot start a timer: the saved unit file is invalid";
-                tracing::warn!(unit = %timer, line, problem, "{text}");
-                None
+        let compiled = compile(unit, &file, host).inspect_err(|bad| {
+            let (line, problem) = (bad.line, &bad.problem);
+            let text = "cannot start a timer, socket or path: the saved unit file is invalid";
+            tracing::warn!(%unit, line, problem, "{text}");
+        });
+        let compiled = compiled.ok();
+        if let Some(compiled) = &compiled {
+            self.graph.insert_starter(unit, &compiled.relations);
+        }
+        let (hash, compiled) = (file.hash(), compiled.as_ref());
+        let recovered = match unit.unit_type() {
+            UnitType::Timer => {
+                let timer = compiled.and_then(|compiled| compiled.timer.as_ref());
+                self.starters.timers.recover(unit, hash, timer, stored)
+            }
+            _ => {
+                let activator = compiled.and_then(|compiled| compiled.activator.as_ref());
+                self.starters.activators.recover(unit, hash, activator, stored)
             }
         };
-        if let Ok(compiled) = &compiled {
-            self.graph.insert_timer(timer, &compiled.relations);
-        }
-        if let Err(error) = self.timers.recover(timer, file.hash(), definition, stored) {
+        if let Err(error) = recovered {
             tracing::error!(
-                unit = %timer,
+                %unit,
                 %error,
-                "cannot read the saved state of a timer: the timer does not elapse"
+                "cannot read the saved state of a timer, socket or path: it starts nothing"
             );
         }
     }
@@ -149,6 +158,8 @@ impl ManagedUnits {
         for RecoveredUnit { name, loaded, entry, observed, driver, pending: is_pending } in
             recovered
         {
+            let descriptors = loaded.definition.descriptors();
+            core.context.descriptors.set_service(name.as_str(), descriptors);
             self.insert(name.clone(), loaded);
             core.units.insert(name.clone(), entry);
             found.extend(observed.map(|observed| (name.clone(), observed)));
@@ -217,21 +228,21 @@ impl ManagedUnits {
 fn recover_units(
     context: &Arc<ManagerContext>,
     host: &HostCapabilities,
-    timers: &mut Vec<(UnitName, StoredUnit)>,
+    starters: &mut Vec<(UnitName, StoredUnit)>,
     units: &mut Units,
 ) -> io::Result<Vec<RecoveredUnit>> {
     let (mut recovered, mut running) = (Vec::new(), 0);
     for name in context.known_units()? {
         let Ok(unit) = UnitName::parse(&name) else { continue };
-        if unit.unit_type() == UnitType::Timer {
+        if is_starter(&unit) {
             let directory = context.directory(unit.as_str());
             match directory.read() {
-                Ok(Some(stored)) => timers.push((unit, stored)),
+                Ok(Some(stored)) => starters.push((unit, stored)),
                 Ok(None) => directory.remove()?,
                 Err(error) => tracing::error!(
                     %unit,
                     %error,
-                    "cannot read the saved state of a timer: the timer does not elapse"
+                    "cannot read the saved state of a timer, socket or path: it starts nothing"
                 ),
             }
             continue;

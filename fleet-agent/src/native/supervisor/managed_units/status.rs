@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use fleet_core::graph::systemd::{CompiledUnit, Relation, Timer};
+use fleet_core::graph::systemd::{CompiledUnit, Relation, ServiceDescriptors};
 use fleet_core::graph::{
     DerivedState, Incarnation, InitUnit, Name, Retry, StatusReport, WaitReason,
 };
@@ -126,15 +126,15 @@ fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> Sys
     }
 }
 
-/// All loaded units except timers, by name in the graph.
+/// All loaded units except timers and activators, by name in the graph.
 pub(super) type LoadedUnits = BTreeMap<Name, LoadedUnit>;
 
 /// A loaded unit.
 pub(in crate::native) struct LoadedUnit {
-    pub(super) unit: UnitName,
-    pub(super) hash: UnitHash,
-    pub(super) requested: RequestedState,
-    pub(super) definition: Definition,
+    pub(in super::super) unit: UnitName,
+    pub(in super::super) hash: UnitHash,
+    pub(in super::super) requested: RequestedState,
+    pub(in super::super) definition: Definition,
     /// Sequence number of the unit's load.
     pub(super) load_number: u64,
     /// Reason why the unit is not in the graph.
@@ -190,7 +190,7 @@ impl LoadedUnit {
     }
 
     /// Returns whether the unit should run even if no other unit needs it, because fleet has
-    /// launched it or a timer has started it.
+    /// launched it, or a timer or activator has started it.
     pub(super) fn should_run(&self) -> bool {
         self.requested.should_run() && !self.unloading
     }
@@ -209,12 +209,22 @@ impl LoadedUnit {
 }
 
 impl Definition {
-    /// Returns the timer and its relations, if the unit is a timer.
-    pub(super) fn timer(&self) -> Option<(&Timer, &[Relation])> {
+    /// Returns the compiled unit file.
+    pub(in super::super) fn compiled(&self) -> Option<&CompiledUnit> {
         match self {
-            Self::Valid(compiled) => Some((compiled.timer.as_ref()?, &compiled.relations)),
+            Self::Valid(compiled) => Some(compiled),
             Self::Invalid(_) => None,
         }
+    }
+
+    /// Returns the relations of the unit to other units.
+    pub(super) fn relations(&self) -> &[Relation] {
+        self.compiled().map_or(&[], |compiled| &compiled.relations)
+    }
+
+    /// Returns the settings for the descriptors that the unit gets.
+    pub(super) fn descriptors(&self) -> ServiceDescriptors {
+        self.compiled().map(|compiled| compiled.descriptors.clone()).unwrap_or_default()
     }
 }
 
