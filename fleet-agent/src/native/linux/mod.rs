@@ -10,10 +10,12 @@
 //! | `process_info`, `process_table`, `probe_cache` | the processes of a run, found by a scan |
 //! | `cgroup`, `limits` | control groups; limits of open files and of groups |
 //! | `identity` | users, groups, and the values of specifiers |
+//! | `cpuid` | the hypervisor |
 //! | `files` | files that units name, and changes of files |
 
 pub(super) mod cgroup;
 pub(super) mod child;
+pub(super) mod cpuid;
 pub(super) mod exit;
 pub(super) mod files;
 pub(super) mod identity;

@@ -10,8 +10,8 @@ use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType}
 use super::accept::{AcceptedOptions, OptionGroup};
 use super::draft::Draft;
 use super::support::{
-    OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, support,
-    unsupported_value,
+    CHECK_OF_TARGET, OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals,
+    Unsupported, support, unsupported_value,
 };
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};
@@ -141,7 +141,7 @@ impl<'a> Compiler<'a> {
             },
             Some(Support::Informational) => {}
             Some(Support::Ignored(why)) => self.remark(option, why),
-            Some(Support::Honoured) => match unsupported_value(section, name, option.value()) {
+            Some(Support::Honoured) => match self.unsupported(option) {
                 Some(why) => self.refuse_option(option, Some(why.group), why.reason.to_owned()),
                 None => self.honour(option),
             },
@@ -154,6 +154,16 @@ impl<'a> Compiler<'a> {
                 self.refuse_option(option, Some(why.group), why.reason.to_owned());
             }
         }
+    }
+
+    /// Returns why an honoured option is not supported here, if an operator can accept its loss.
+    fn unsupported(&self, option: OptionView<'_>) -> Option<Unsupported> {
+        let name = option.name();
+        let is_check = name.starts_with("Condition") || name.starts_with("Assert");
+        if is_check && option.section() == "Unit" && self.name.unit_type() == UnitType::Target {
+            return Some(CHECK_OF_TARGET);
+        }
+        unsupported_value(option.section(), name, option.value())
     }
 
     /// Returns whether systemd reads this section in a unit of this type.
@@ -294,7 +304,10 @@ impl<'a> Compiler<'a> {
             }
         }
         let timer = (self.name.unit_type() == UnitType::Timer)
-            .then(|| draft.timer.timer(&ValueContext::new(self.name, &self.options.specifiers)))
+            .then(|| {
+                let unit = ValueContext::new(self.name, &self.options.specifiers);
+                draft.timer.timer(&draft.run.conditions, &unit)
+            })
             .transpose();
         match timer {
             Ok(timer) if self.refusals.is_empty() => {

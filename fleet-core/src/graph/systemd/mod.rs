@@ -13,6 +13,7 @@
 
 mod accept;
 mod compile;
+mod condition;
 mod draft;
 mod exec_environment;
 mod link;

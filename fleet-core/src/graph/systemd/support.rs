@@ -115,10 +115,13 @@ pub(super) const ACTION: Unsupported = Unsupported::new(
 );
 const CONDITION: Unsupported = Unsupported::new(
     Lifecycle,
-    "is not supported: only ConditionPathExists=, …PathIsDirectory=, \
-     …FileNotEmpty=, …FileIsExecutable=, …Host=, …KernelCommandLine= and \
-     …User= are checked here, and their Assert…=: make the check in an \
-     ExecCondition= command",
+    "is not supported: only the conditions of systemd 252 are checked here, and \
+     a few newer ones: make the check in an ExecCondition= command",
+);
+pub(super) const CHECK_OF_TARGET: Unsupported = Unsupported::new(
+    Lifecycle,
+    "is not supported in a target, which runs nothing that could be skipped: move it to the \
+     services that the target needs",
 );
 const FOLLOW_UP: Unsupported = Unsupported::new(
     Lifecycle,
@@ -182,27 +185,14 @@ const OFFSETS: Unsupported = Unsupported::new(
 /// `[Unit]`.
 pub(super) const UNIT: &[Group] = &[
     (Informational, &["Documentation"]),
+    (Honoured, UNIT_CONDITIONS),
     (
         Honoured,
         &[
             "After",
-            "AssertFileIsExecutable",
-            "AssertFileNotEmpty",
-            "AssertHost",
-            "AssertKernelCommandLine",
-            "AssertPathExists",
-            "AssertPathIsDirectory",
-            "AssertUser",
             "Before",
             "BindTo",
             "BindsTo",
-            "ConditionFileIsExecutable",
-            "ConditionFileNotEmpty",
-            "ConditionHost",
-            "ConditionKernelCommandLine",
-            "ConditionPathExists",
-            "ConditionPathIsDirectory",
-            "ConditionUser",
             "Conflicts",
             "DefaultDependencies",
             "Description",
@@ -257,7 +247,10 @@ pub(super) const UNIT: &[Group] = &[
         )),
         &["JoinsNamespaceOf"],
     ),
-    (Refused(CONDITION), UNIT_CONDITIONS),
+    (
+        Refused(CONDITION),
+        &["AssertFraction", "AssertMachineTag", "ConditionFraction", "ConditionMachineTag"],
+    ),
 ];
 
 const UNIT_JOB_MODES: &[&str] = &["OnFailureIsolate", "OnFailureJobMode", "OnSuccessJobMode"];
@@ -276,24 +269,29 @@ const UNIT_CONDITIONS: &[&str] = &[
     "AssertCredential",
     "AssertDirectoryNotEmpty",
     "AssertEnvironment",
+    "AssertFileIsExecutable",
+    "AssertFileNotEmpty",
     "AssertFirstBoot",
-    "AssertFraction",
     "AssertGroup",
+    "AssertHost",
     "AssertIOPressure",
+    "AssertKernelCommandLine",
     "AssertKernelModuleLoaded",
     "AssertKernelVersion",
-    "AssertMachineTag",
     "AssertMemory",
     "AssertMemoryPressure",
     "AssertNeedsUpdate",
     "AssertOSRelease",
+    "AssertPathExists",
     "AssertPathExistsGlob",
+    "AssertPathIsDirectory",
     "AssertPathIsEncrypted",
     "AssertPathIsMountPoint",
     "AssertPathIsReadWrite",
     "AssertPathIsSocket",
     "AssertPathIsSymbolicLink",
     "AssertSecurity",
+    "AssertUser",
     "AssertVersion",
     "AssertVirtualization",
     "ConditionACPower",
@@ -306,25 +304,30 @@ const UNIT_CONDITIONS: &[&str] = &[
     "ConditionCredential",
     "ConditionDirectoryNotEmpty",
     "ConditionEnvironment",
+    "ConditionFileIsExecutable",
+    "ConditionFileNotEmpty",
     "ConditionFirmware",
     "ConditionFirstBoot",
-    "ConditionFraction",
     "ConditionGroup",
+    "ConditionHost",
     "ConditionIOPressure",
+    "ConditionKernelCommandLine",
     "ConditionKernelModuleLoaded",
     "ConditionKernelVersion",
-    "ConditionMachineTag",
     "ConditionMemory",
     "ConditionMemoryPressure",
     "ConditionNeedsUpdate",
     "ConditionOSRelease",
+    "ConditionPathExists",
     "ConditionPathExistsGlob",
+    "ConditionPathIsDirectory",
     "ConditionPathIsEncrypted",
     "ConditionPathIsMountPoint",
     "ConditionPathIsReadWrite",
     "ConditionPathIsSocket",
     "ConditionPathIsSymbolicLink",
     "ConditionSecurity",
+    "ConditionUser",
     "ConditionVersion",
     "ConditionVirtualization",
 ];

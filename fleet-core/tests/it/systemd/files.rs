@@ -96,10 +96,6 @@ fn confined_daemon_is_refused() {
     insta::assert_snapshot!(wrapped(&read("named.service", text)), @r"
     named.service:2:1: Unit.OnFailure is not supported: no unit starts because of another
           unit's result: run its commands in ExecStopPost=
-    named.service:3:1: Unit.ConditionVirtualization is not supported: only
-          ConditionPathExists=, …PathIsDirectory=, …FileNotEmpty=,
-          …FileIsExecutable=, …Host=, …KernelCommandLine= and …User= are checked
-          here, and their Assert…=: make the check in an ExecCondition= command
     named.service:8:1: Service.ProtectSystem is not supported: the native supervisor
           cannot confine processes in this way: remove the option, set it to a neutral
           value, or run the unit under systemd

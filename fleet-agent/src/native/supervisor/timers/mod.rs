@@ -27,6 +27,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use super::command::CallResult;
 use super::managed_units::Statuses;
 use super::requests::{Requests, UnitRequest};
+use crate::native::run::conditions::check_conditions;
 use crate::native::state::manager_context::{ManagerContext, STAMPS, STARTUP, file_name};
 use crate::native::state::timer_record::{PersistentStamps, startup};
 use crate::native::state::unit_directory::{RequestedState, StoredUnit};
@@ -114,7 +115,7 @@ impl Timers {
         for unit in &timers {
             let starts = self.change(unit, |entry, cx| entry.resume(was_shutting_down, cx));
             if starts == Some(true) {
-                self.start_timer(unit);
+                self.start_again(unit);
             }
             // An elapse right before the daemon ended may not have reached the unit.
             self.start_unit(unit);
@@ -202,8 +203,7 @@ impl Timers {
             entry.machine.on_stop();
             self.queue.change(unit, before, entry.machine.next_elapse());
         }
-        self.start_timer(unit);
-        Ok(())
+        self.start_timer(unit)
     }
 
     /// Stops all timers, as part of a shutdown.
@@ -275,10 +275,27 @@ impl Timers {
         }
     }
 
-    /// Starts a timer, unless it is active.
-    fn start_timer(&mut self, unit: &UnitName) {
-        let Some(entry) = self.entries.get(unit) else { return };
+    /// Starts a timer that was requested to run before.
+    fn start_again(&mut self, unit: &UnitName) {
+        if let Err(error) = self.start_timer(unit) {
+            tracing::info!("{error}");
+        }
+    }
+
+    /// Starts a timer, unless it is active. Returns an error if its conditions do not hold.
+    fn start_timer(&mut self, unit: &UnitName) -> CallResult {
+        let Some(entry) = self.entries.get(unit) else { return Ok(()) };
         let (timer, file) = (entry.machine.timer(), file_name(unit.as_str()));
+        let is_active =
+            !matches!(entry.machine.state().phase, TimerPhase::Dead | TimerPhase::Failed);
+        if !is_active
+            && let Err((problem, _)) =
+                check_conditions(&timer.conditions, false, &self.context.environment)
+        {
+            // Stores the requested state, so that the next daemon does not try again.
+            self.change(unit, |_, _| ());
+            return Err(ServiceError::StartFailed { unit: unit.clone(), problem });
+        }
         let last = match timer.persistent {
             true => self.stamps.read(&file).unwrap_or_else(|error| {
                 tracing::warn!(
@@ -299,6 +316,7 @@ impl Timers {
         }
         self.observe_unit(unit);
         self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
+        Ok(())
     }
 
     /// Lets all due timers elapse.
@@ -384,7 +402,7 @@ impl Timers {
     /// Observes the unit of a timer, and passes its state to the timer.
     fn check_unit(&mut self, timer: &UnitName) {
         if self.should_restart(timer) {
-            return self.start_timer(timer);
+            return self.start_again(timer);
         }
         self.observe_unit(timer);
         self.change(timer, |entry, cx| {
