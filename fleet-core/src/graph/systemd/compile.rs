@@ -8,10 +8,11 @@ use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType};
 
 use super::accept::{AcceptedOptions, OptionGroup};
+use super::condition;
 use super::draft::Draft;
 use super::support::{
-    CHECK_OF_TARGET, OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals,
-    Unsupported, support, unsupported_value,
+    OptionPosition, RefusalCause, Remark, Support, UnitRefusal, UnitRefusals, Unsupported, support,
+    unsupported_value,
 };
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};
@@ -161,7 +162,7 @@ impl<'a> Compiler<'a> {
         let name = option.name();
         let is_check = name.starts_with("Condition") || name.starts_with("Assert");
         if is_check && option.section() == "Unit" && self.name.unit_type() == UnitType::Target {
-            return Some(CHECK_OF_TARGET);
+            return Some(condition::OF_TARGET);
         }
         unsupported_value(option.section(), name, option.value())
     }

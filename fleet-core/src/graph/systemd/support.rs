@@ -13,6 +13,7 @@ use fleet_unitfile::values::parse_bool;
 use fleet_unitfile::{Location, UnitName};
 
 use super::accept::OptionGroup;
+use super::condition::{CONDITIONS, NEWER};
 use super::service_options::SERVICE;
 
 /// The handling of an option.
@@ -113,16 +114,6 @@ pub(super) const ACTION: Unsupported = Unsupported::new(
     "is not supported: the supervisor cannot reboot or power off the machine: \
      remove it, or run the unit under systemd",
 );
-const CONDITION: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: only the conditions of systemd 252 are checked here, and \
-     a few newer ones: make the check in an ExecCondition= command",
-);
-pub(super) const CHECK_OF_TARGET: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported in a target, which runs nothing that could be skipped: move it to the \
-     services that the target needs",
-);
 const FOLLOW_UP: Unsupported = Unsupported::new(
     Lifecycle,
     "is not supported: no unit starts because of another unit's result: run \
@@ -185,7 +176,7 @@ const OFFSETS: Unsupported = Unsupported::new(
 /// `[Unit]`.
 pub(super) const UNIT: &[Group] = &[
     (Informational, &["Documentation"]),
-    (Honoured, UNIT_CONDITIONS),
+    (Honoured, CONDITIONS),
     (
         Honoured,
         &[
@@ -248,7 +239,7 @@ pub(super) const UNIT: &[Group] = &[
         &["JoinsNamespaceOf"],
     ),
     (
-        Refused(CONDITION),
+        Refused(NEWER),
         &["AssertFraction", "AssertMachineTag", "ConditionFraction", "ConditionMachineTag"],
     ),
 ];
@@ -257,80 +248,6 @@ const UNIT_JOB_MODES: &[&str] = &["OnFailureIsolate", "OnFailureJobMode", "OnSuc
 
 const UNIT_RELOADS: &[&str] =
     &["PropagateReloadFrom", "PropagateReloadTo", "PropagatesReloadTo", "ReloadPropagatedFrom"];
-
-const UNIT_CONDITIONS: &[&str] = &[
-    "AssertACPower",
-    "AssertArchitecture",
-    "AssertCPUFeature",
-    "AssertCPUPressure",
-    "AssertCPUs",
-    "AssertCapability",
-    "AssertControlGroupController",
-    "AssertCredential",
-    "AssertDirectoryNotEmpty",
-    "AssertEnvironment",
-    "AssertFileIsExecutable",
-    "AssertFileNotEmpty",
-    "AssertFirstBoot",
-    "AssertGroup",
-    "AssertHost",
-    "AssertIOPressure",
-    "AssertKernelCommandLine",
-    "AssertKernelModuleLoaded",
-    "AssertKernelVersion",
-    "AssertMemory",
-    "AssertMemoryPressure",
-    "AssertNeedsUpdate",
-    "AssertOSRelease",
-    "AssertPathExists",
-    "AssertPathExistsGlob",
-    "AssertPathIsDirectory",
-    "AssertPathIsEncrypted",
-    "AssertPathIsMountPoint",
-    "AssertPathIsReadWrite",
-    "AssertPathIsSocket",
-    "AssertPathIsSymbolicLink",
-    "AssertSecurity",
-    "AssertUser",
-    "AssertVersion",
-    "AssertVirtualization",
-    "ConditionACPower",
-    "ConditionArchitecture",
-    "ConditionCPUFeature",
-    "ConditionCPUPressure",
-    "ConditionCPUs",
-    "ConditionCapability",
-    "ConditionControlGroupController",
-    "ConditionCredential",
-    "ConditionDirectoryNotEmpty",
-    "ConditionEnvironment",
-    "ConditionFileIsExecutable",
-    "ConditionFileNotEmpty",
-    "ConditionFirmware",
-    "ConditionFirstBoot",
-    "ConditionGroup",
-    "ConditionHost",
-    "ConditionIOPressure",
-    "ConditionKernelCommandLine",
-    "ConditionKernelModuleLoaded",
-    "ConditionKernelVersion",
-    "ConditionMemory",
-    "ConditionMemoryPressure",
-    "ConditionNeedsUpdate",
-    "ConditionOSRelease",
-    "ConditionPathExists",
-    "ConditionPathExistsGlob",
-    "ConditionPathIsDirectory",
-    "ConditionPathIsEncrypted",
-    "ConditionPathIsMountPoint",
-    "ConditionPathIsReadWrite",
-    "ConditionPathIsSocket",
-    "ConditionPathIsSymbolicLink",
-    "ConditionSecurity",
-    "ConditionUser",
-    "ConditionVersion",
-    "ConditionVirtualization",
-];
 
 /// `[Install]`.
 pub(super) const INSTALL: &[Group] = &[

@@ -223,7 +223,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn star_in_front_matches_at_least_as_much(pattern in r"[ab*?\[\]!:\\{},-]{0,12}", text in "[ab!-]{0,8}") {
+        fn star_in_front_matches_at_least_as_much(
+            pattern in r"[ab*?\[\]!:\\{},-]{0,12}", text in "[ab!-]{0,8}",
+        ) {
             let wider = format!("*{pattern}");
             prop_assert!(!fnmatch(&pattern, &text) || fnmatch(&wider, &text));
             prop_assert!(!expand_braces(&pattern).is_empty());

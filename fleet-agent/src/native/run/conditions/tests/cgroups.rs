@@ -1,3 +1,5 @@
+//! Conditions on control groups, memory and pressure, with the files of other machines.
+
 use super::{check, expect, with_files};
 
 #[test]

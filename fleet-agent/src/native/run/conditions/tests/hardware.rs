@@ -1,3 +1,5 @@
+//! Conditions on processor, firmware and power, with the files of other machines.
+
 use std::os::unix::fs::symlink;
 
 use super::{check, expect, with_files};

@@ -1,3 +1,5 @@
+//! Conditions with a root directory that holds the files of another machine.
+
 mod cgroups;
 mod hardware;
 mod paths;

@@ -1,3 +1,5 @@
+//! Conditions on files and directories that the test creates.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 

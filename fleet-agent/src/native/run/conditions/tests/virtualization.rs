@@ -1,3 +1,5 @@
+//! Detection of virtual machines and containers, with the files of other machines.
+
 use super::super::virtualization::Virtualization;
 use super::{Files, check, expect, with_files};
 
