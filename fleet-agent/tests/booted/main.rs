@@ -44,6 +44,7 @@ macro_rules! cases {
 
 cases! {
     comparison: native_and_systemd_units_behave_alike;
+    conditions: conditions_hold_as_under_systemd;
     conformance: system_bus_conforms, user_instance_conforms;
     content: new_content_is_used_every_time, bad_file_affects_only_its_unit,
         units_of_the_machine_are_left_alone, unload_leaves_nothing_behind,

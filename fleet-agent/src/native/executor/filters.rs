@@ -321,10 +321,14 @@ mod tests {
         libc::SECCOMP_RET_ERRNO | number.unsigned_abs()
     }
 
-    fn with(switch: SandboxSwitch) -> Sandbox {
+    fn sandbox(change: impl FnOnce(&mut Sandbox)) -> Sandbox {
         let mut sandbox = Sandbox::default();
-        sandbox.switches.insert(switch);
+        change(&mut sandbox);
         sandbox
+    }
+
+    fn with(switch: SandboxSwitch) -> Sandbox {
+        sandbox(|it| drop(it.switches.insert(switch)))
     }
 
     #[test]
@@ -357,25 +361,26 @@ mod tests {
 
     #[test]
     fn families_and_namespaces_are_restricted() {
-        let families = |permit, list: &[u16]| Sandbox {
-            address_families: Some(AddressFamilies {
-                permit,
-                families: list.iter().copied().collect(),
-            }),
-            ..Sandbox::default()
+        let families = |permit, list: &[u16]| {
+            let families = list.iter().copied().collect();
+            sandbox(|it| it.address_families = Some(AddressFamilies { permit, families }))
         };
         let unsupported = errno(libc::EAFNOSUPPORT);
-        for (sandbox, family, expected) in [
+        for (restricted, family, expected) in [
             (families(true, &[1, 2]), 2, ALLOW),
             (families(true, &[1, 2]), 10, unsupported),
             (families(true, &[]), 1, unsupported),
             (families(false, &[2]), 2, unsupported),
             (families(false, &[2]), 1, ALLOW),
         ] {
-            assert_eq!(decide(&sandbox, "socket", &[family]), expected, "{sandbox:?} {family}");
+            assert_eq!(
+                decide(&restricted, "socket", &[family]),
+                expected,
+                "{restricted:?} {family}"
+            );
         }
         let user = u64::from(0x1000_0000_u32);
-        let sandbox = Sandbox { namespaces: Some(0x4000_0000), ..Sandbox::default() };
+        let restricted = sandbox(|it| it.namespaces = Some(0x4000_0000));
         for (call, arguments, expected) in [
             ("unshare", &[user][..], errno(libc::EPERM)),
             ("unshare", &[0x4000_0000], ALLOW),
@@ -385,7 +390,7 @@ mod tests {
             ("setns", &[3, 0], errno(libc::EPERM)),
             ("setns", &[3, 0x4000_0000], ALLOW),
         ] {
-            assert_eq!(decide(&sandbox, call, arguments), expected, "{call} {arguments:?}");
+            assert_eq!(decide(&restricted, call, arguments), expected, "{call} {arguments:?}");
         }
     }
 
@@ -395,19 +400,15 @@ mod tests {
             permit,
             calls: calls.iter().map(|(call, action)| ((*call).to_owned(), *action)).collect(),
         };
-        let permitted = Sandbox {
-            system_calls: Some(filter(true, &[("read", None), ("no_such_call", None)])),
-            ..Sandbox::default()
-        };
+        let calls = [("read", None), ("no_such_call", None)];
+        let mut permitted = sandbox(|it| it.system_calls = Some(filter(true, &calls)));
         assert_eq!(decide(&permitted, "read", &[]), ALLOW);
         assert_eq!(decide(&permitted, "write", &[]), KILL);
-        let with_error = Sandbox { system_call_error: Some(1), ..permitted };
-        assert_eq!(decide(&with_error, "write", &[]), errno(libc::EPERM));
+        permitted.system_call_error = Some(1);
+        assert_eq!(decide(&permitted, "write", &[]), errno(libc::EPERM));
         let own = Some(SystemCallAction::Error(13));
-        let denied = Sandbox {
-            system_calls: Some(filter(false, &[("reboot", None), ("swapon", own)])),
-            ..Sandbox::default()
-        };
+        let calls = [("reboot", None), ("swapon", own)];
+        let denied = sandbox(|it| it.system_calls = Some(filter(false, &calls)));
         assert_eq!(decide(&denied, "reboot", &[]), KILL);
         assert_eq!(decide(&denied, "swapon", &[]), errno(libc::EACCES));
         assert_eq!(decide(&denied, "read", &[]), ALLOW);

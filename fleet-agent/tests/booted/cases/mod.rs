@@ -1,6 +1,7 @@
 //! Cases that run in a booted machine.
 
 pub(crate) mod comparison;
+pub(crate) mod conditions;
 pub(crate) mod conformance;
 pub(crate) mod content;
 pub(crate) mod cost;

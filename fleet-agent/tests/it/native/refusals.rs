@@ -24,7 +24,7 @@ const REFUSED: [&str; 11] = [
     "Service.ExecStopPost='open",
     "Service.PrivatTmp=1",
     "Unit.OnFailure=other.service",
-    "Unit.ConditionVirtualization=no",
+    "Unit.ConditionACPower=sometimes",
     "Socket.ListenStream=/run/a",
     "Service.Environment=A=%z",
 ];

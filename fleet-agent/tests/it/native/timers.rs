@@ -60,6 +60,31 @@ async fn timer_starts_its_unit_repeatedly() {
     bench.clean_up().await;
 }
 
+/// Regression: timers with conditions were refused.
+#[tokio::test]
+async fn timer_with_an_unmet_condition_does_not_start() {
+    let bench = Bench::new().await;
+    let switch = bench.path("switch");
+    let timer =
+        |trigger: &str| format!("{trigger}\n[Unit]\nConditionPathExists={}", switch.display());
+    bench.load_timer(&timer("OnActiveSec=1ms")).await;
+    let error = bench.start("a.timer").await.expect_err("it is skipped").to_string();
+    let expected = format!(
+        "a.timer did not start: its ConditionPathExists={} does not hold",
+        switch.display()
+    );
+    assert_eq!(error, expected);
+    let skipped = bench.get("a.timer").await;
+    assert_eq!((skipped.known.requested, &*skipped.state.sub), (TargetState::Launched, "dead"));
+    std::fs::write(&switch, "").expect("it can be written");
+    bench.start("a.timer").await.expect("it starts");
+    bench.wait_for_runs(1).await;
+    // The condition counts only for the start.
+    std::fs::remove_file(&switch).expect("it can be removed");
+    bench.start("a.timer").await.expect("it is active");
+    bench.clean_up().await;
+}
+
 /// Regression: the timer still counted as launched, so that no later start was requested.
 #[tokio::test]
 async fn timer_stopped_on_full_disk_is_not_launched() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fleet_unitfile::values::expand_variables;
 
+use super::condition::UnitCondition;
 use super::exec_options::{Credential, ExecDirectories, Scheduling};
 use super::sandbox::Sandbox;
 use super::signal::Signal;
-use super::unit::UnitCondition;
 
 /// Commands of a unit, and the settings for running and stopping them.
 /// [`InitUnit::needs_restart_for`](crate::graph::InitUnit::needs_restart_for) says which of them a

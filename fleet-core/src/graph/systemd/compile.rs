@@ -9,12 +9,14 @@ use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType}
 
 use super::accept::{AcceptedOptions, OptionGroup};
 use super::activator::{Activator, NO_RELATIONS};
+use super::condition;
 use super::descriptors::{ServiceDescriptors, socket_relations};
 use super::draft::Draft;
 use super::remark::{Remark, RemarkKind};
 use super::service_options::{EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
 use super::support::{
-    OptionPosition, RefusalCause, Support, UnitRefusal, UnitRefusals, support, unsupported_value,
+    OptionPosition, RefusalCause, Support, UnitRefusal, UnitRefusals, Unsupported, support,
+    unsupported_value,
 };
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};
@@ -152,7 +154,7 @@ impl<'a> Compiler<'a> {
             },
             Some(Support::Informational) => {}
             Some(Support::Ignored(why)) => self.remark(option, why, RemarkKind::Difference),
-            Some(Support::Honoured) => match unsupported_value(section, name, option.value()) {
+            Some(Support::Honoured) => match self.unsupported(option) {
                 Some(why) => self.refuse_option(option, Some(why.group), why.reason.to_owned()),
                 None => self.honour(option),
             },
@@ -165,6 +167,16 @@ impl<'a> Compiler<'a> {
                 self.refuse_option(option, Some(why.group), why.reason.to_owned());
             }
         }
+    }
+
+    /// Returns why an honoured option is not supported here, if an operator can accept its loss.
+    fn unsupported(&self, option: OptionView<'_>) -> Option<Unsupported> {
+        let name = option.name();
+        let is_check = name.starts_with("Condition") || name.starts_with("Assert");
+        if is_check && option.section() == "Unit" && self.name.unit_type() == UnitType::Target {
+            return Some(condition::OF_TARGET);
+        }
+        unsupported_value(option.section(), name, option.value())
     }
 
     /// Returns whether systemd reads this section in a unit of this type.
@@ -365,7 +377,7 @@ impl<'a> Compiler<'a> {
         let context = ValueContext::new(self.name, &self.options.specifiers);
         let conditions = || draft.run.conditions.clone();
         Ok(match self.name.unit_type() {
-            UnitType::Timer => (Some(draft.timer.timer(&context)?), None),
+            UnitType::Timer => (Some(draft.timer.timer(&draft.run.conditions, &context)?), None),
             UnitType::Socket => (None, Some(draft.socket.activator(conditions(), &context)?)),
             UnitType::Path => (None, Some(draft.path.activator(conditions(), &context)?)),
             _ => (None, None),

@@ -10,7 +10,7 @@ use super::value::{
     Span, ValueContext, absolute, choice, delay, flag, longest, number, read_resettable, signal,
     span, timeout,
 };
-use super::{exec_environment, value};
+use super::{condition, exec_environment, value};
 use crate::graph::model::{KillMode, NotifyAccess, Run, Signal};
 
 /// Supported values of `Type=`.
@@ -131,7 +131,7 @@ impl Draft {
                 Ok(())
             }
             "DefaultDependencies" => flag(value).map(|flag| self.default_dependencies = Some(flag)),
-            _ => value::add_condition(&mut self.run.conditions, name, value, unit),
+            _ => condition::add_condition(&mut self.run.conditions, name, value, unit),
         }
     }
 
@@ -223,19 +223,9 @@ impl Draft {
             UnitType::Service => self.service_problems(),
             UnitType::Socket => self.socket.problems(),
             UnitType::Path => self.path.problems(),
-            UnitType::Timer => self.timer.problems(!self.run.conditions.is_empty()),
-            _ => self.target_problems(),
+            UnitType::Timer => self.timer.problems(),
+            _ => UnitProblems::default(),
         }
-    }
-
-    fn target_problems(&self) -> UnitProblems {
-        let mut problems = UnitProblems::default();
-        if !self.run.conditions.is_empty() {
-            let problem = "it has conditions, but a target runs nothing that could be skipped: \
-                           move them to the services that it needs";
-            problems.refused.push((None, problem.to_owned()));
-        }
-        problems
     }
 }
 

@@ -14,6 +14,7 @@
 mod accept;
 mod activator;
 mod compile;
+mod condition;
 mod descriptors;
 mod draft;
 mod exec_environment;

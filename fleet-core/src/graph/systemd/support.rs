@@ -13,6 +13,7 @@ use fleet_unitfile::values::parse_bool;
 use fleet_unitfile::{Location, UnitName};
 
 use super::accept::OptionGroup;
+use super::condition::{CONDITIONS, NEWER};
 use super::service_options::SERVICE;
 use super::socket_options::{PATH, SOCKET};
 
@@ -110,13 +111,6 @@ pub(super) const ACTION: Unsupported = Unsupported::new(
     "is not supported: the supervisor cannot reboot or power off the machine: \
      remove it, or run the unit under systemd",
 );
-const CONDITION: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: only ConditionPathExists=, …PathIsDirectory=, \
-     …FileNotEmpty=, …FileIsExecutable=, …Host=, …KernelCommandLine= and \
-     …User= are checked here, and their Assert…=: make the check in an \
-     ExecCondition= command",
-);
 const FOLLOW_UP: Unsupported = Unsupported::new(
     Lifecycle,
     "is not supported: no unit starts because of another unit's result: run \
@@ -179,27 +173,14 @@ const OFFSETS: Unsupported = Unsupported::new(
 /// `[Unit]`.
 pub(super) const UNIT: &[Group] = &[
     (Informational, &["Documentation"]),
+    (Honoured, CONDITIONS),
     (
         Honoured,
         &[
             "After",
-            "AssertFileIsExecutable",
-            "AssertFileNotEmpty",
-            "AssertHost",
-            "AssertKernelCommandLine",
-            "AssertPathExists",
-            "AssertPathIsDirectory",
-            "AssertUser",
             "Before",
             "BindTo",
             "BindsTo",
-            "ConditionFileIsExecutable",
-            "ConditionFileNotEmpty",
-            "ConditionHost",
-            "ConditionKernelCommandLine",
-            "ConditionPathExists",
-            "ConditionPathIsDirectory",
-            "ConditionUser",
             "Conflicts",
             "DefaultDependencies",
             "Description",
@@ -254,77 +235,16 @@ pub(super) const UNIT: &[Group] = &[
         )),
         &["JoinsNamespaceOf"],
     ),
-    (Refused(CONDITION), UNIT_CONDITIONS),
+    (
+        Refused(NEWER),
+        &["AssertFraction", "AssertMachineTag", "ConditionFraction", "ConditionMachineTag"],
+    ),
 ];
 
 const UNIT_JOB_MODES: &[&str] = &["OnFailureIsolate", "OnFailureJobMode", "OnSuccessJobMode"];
 
 const UNIT_RELOADS: &[&str] =
     &["PropagateReloadFrom", "PropagateReloadTo", "PropagatesReloadTo", "ReloadPropagatedFrom"];
-
-const UNIT_CONDITIONS: &[&str] = &[
-    "AssertACPower",
-    "AssertArchitecture",
-    "AssertCPUFeature",
-    "AssertCPUPressure",
-    "AssertCPUs",
-    "AssertCapability",
-    "AssertControlGroupController",
-    "AssertCredential",
-    "AssertDirectoryNotEmpty",
-    "AssertEnvironment",
-    "AssertFirstBoot",
-    "AssertFraction",
-    "AssertGroup",
-    "AssertIOPressure",
-    "AssertKernelModuleLoaded",
-    "AssertKernelVersion",
-    "AssertMachineTag",
-    "AssertMemory",
-    "AssertMemoryPressure",
-    "AssertNeedsUpdate",
-    "AssertOSRelease",
-    "AssertPathExistsGlob",
-    "AssertPathIsEncrypted",
-    "AssertPathIsMountPoint",
-    "AssertPathIsReadWrite",
-    "AssertPathIsSocket",
-    "AssertPathIsSymbolicLink",
-    "AssertSecurity",
-    "AssertVersion",
-    "AssertVirtualization",
-    "ConditionACPower",
-    "ConditionArchitecture",
-    "ConditionCPUFeature",
-    "ConditionCPUPressure",
-    "ConditionCPUs",
-    "ConditionCapability",
-    "ConditionControlGroupController",
-    "ConditionCredential",
-    "ConditionDirectoryNotEmpty",
-    "ConditionEnvironment",
-    "ConditionFirmware",
-    "ConditionFirstBoot",
-    "ConditionFraction",
-    "ConditionGroup",
-    "ConditionIOPressure",
-    "ConditionKernelModuleLoaded",
-    "ConditionKernelVersion",
-    "ConditionMachineTag",
-    "ConditionMemory",
-    "ConditionMemoryPressure",
-    "ConditionNeedsUpdate",
-    "ConditionOSRelease",
-    "ConditionPathExistsGlob",
-    "ConditionPathIsEncrypted",
-    "ConditionPathIsMountPoint",
-    "ConditionPathIsReadWrite",
-    "ConditionPathIsSocket",
-    "ConditionPathIsSymbolicLink",
-    "ConditionSecurity",
-    "ConditionVersion",
-    "ConditionVirtualization",
-];
 
 /// `[Install]`.
 pub(super) const INSTALL: &[Group] = &[

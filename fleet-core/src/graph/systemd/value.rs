@@ -7,7 +7,7 @@ use fleet_unitfile::command::{CommandError, Privileges};
 use fleet_unitfile::values::{parse_bool, parse_timespan};
 use fleet_unitfile::{CommandLine, SpecifierContext, UnitName};
 
-use crate::graph::model::{Command, ConditionTest, Signal, StatusSet, UnitCondition};
+use crate::graph::model::{Command, Signal, StatusSet};
 
 /// Context for parsing the values of one unit.
 pub(super) struct ValueContext<'a> {
@@ -176,46 +176,6 @@ fn read(error: CommandError) -> String {
         CommandError::Specifier { source, .. } => unreadable(source),
         other => unreadable(other),
     }
-}
-
-/// Adds a condition from `Condition…=` or an assertion from `Assert…=`. An empty value removes all
-/// earlier conditions or, if the option is `Assert…=`, all earlier assertions.
-pub(super) fn add_condition(
-    list: &mut Vec<UnitCondition>,
-    option: &str,
-    value: &str,
-    unit: &ValueContext<'_>,
-) -> Result<(), String> {
-    let assert = option.starts_with("Assert");
-    if value.is_empty() {
-        list.retain(|condition| condition.assert != assert);
-        return Ok(());
-    }
-    let (any, value) = marked(value, '|');
-    let (negated, value) = marked(value, '!');
-    let text = unit.expand(value)?;
-    if text.is_empty() {
-        return Err("is empty: write what to check".to_owned());
-    }
-    let test = test(option.trim_start_matches("Assert").trim_start_matches("Condition"), text)?;
-    list.push(UnitCondition { test, negated, any, assert });
-    Ok(())
-}
-
-fn marked(value: &str, mark: char) -> (bool, &str) {
-    value.strip_prefix(mark).map_or((false, value), |rest| (true, rest.trim_start()))
-}
-
-fn test(kind: &str, text: String) -> Result<ConditionTest, String> {
-    Ok(match kind {
-        "PathExists" => ConditionTest::PathExists(absolute(&text)?),
-        "PathIsDirectory" => ConditionTest::PathIsDirectory(absolute(&text)?),
-        "FileNotEmpty" => ConditionTest::FileNotEmpty(absolute(&text)?),
-        "FileIsExecutable" => ConditionTest::FileIsExecutable(absolute(&text)?),
-        "Host" => ConditionTest::Host(text),
-        "KernelCommandLine" => ConditionTest::KernelCommandLine(text),
-        _ => ConditionTest::User(text),
-    })
 }
 
 /// systemd's names of exit statuses.

@@ -94,7 +94,6 @@ fn invalid_timers_are_refused() {
         "[Timer]\nOnActiveSec=1\nUnit=a.service\nUnit=b.service\n",
         "[Timer]\nOnActiveSec=1\nWakeSystem=yes\n",
         "[Timer]\nOnActiveSec=1\n[Service]\nExecStart=/bin/true\n",
-        "[Unit]\nConditionHost=a\n[Timer]\nOnActiveSec=1\n",
         "[Timer]\nOnActiveSec=1\nPersistent=perhaps\nRandomizedDelaySec=infinity\n",
     ];
     let output: Vec<String> = files.into_iter().map(refused).collect();
@@ -114,12 +113,21 @@ fn invalid_timers_are_refused() {
           an elapse missed during sleep happens on wake-up
     job.timer:4:1: Service.ExecStart is in [Service], which has no meaning in a .timer
           unit: remove it
-    job.timer: it has conditions, but a timer runs nothing that could be skipped: move
-          them to the unit that it starts
     job.timer:3:1: Timer.Persistent is "perhaps": write yes or no
     job.timer:4:1: Timer.RandomizedDelaySec cannot be infinity: write the maximum delay
           of an elapse
     "#);
+}
+
+/// Regression: timers with conditions were refused.
+#[test]
+fn timer_keeps_its_conditions() {
+    let text = "[Unit]\nConditionVirtualization=!container\nAssertACPower=yes\n\
+                [Timer]\nOnActiveSec=1\n";
+    let compiled = compiled("job.timer", text).unwrap_or_else(|refusals| panic!("{refusals}"));
+    let conditions = compiled.timer.expect("it is a timer").conditions;
+    let output: Vec<String> = conditions.iter().map(ToString::to_string).collect();
+    assert_eq!(output, ["!virtualization container", "ac-power yes"]);
 }
 
 #[test]

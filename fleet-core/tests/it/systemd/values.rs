@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fleet_core::graph::{
-    Command, ConditionTest, DelayGrowth, DirectoryPath, EnvironmentFile, ExecOutput, InitUnit,
-    KillMode, NotifyAccess, OnCleanExit, Readiness, RestartLimit, RestartWhen, ServiceType, Signal,
-    WorkingDirectory,
+    Command, ConditionKind, ConditionTest, DelayGrowth, DirectoryPath, EnvironmentFile, ExecOutput,
+    InitUnit, KillMode, NotifyAccess, OnCleanExit, Readiness, RestartLimit, RestartWhen,
+    ServiceType, Signal, WorkingDirectory,
 };
 
 use super::{compiled, refused, service, wrapped};
@@ -229,13 +229,37 @@ fn conditions() {
     let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions.clone();
     let output: Vec<_> =
         conditions.iter().map(|it| (&it.test, it.negated, it.any, it.assert)).collect();
-    let path = ConditionTest::PathExists("/a/1".to_owned());
-    let user = ConditionTest::User("root".to_owned());
-    let word = ConditionTest::KernelCommandLine("quiet".to_owned());
+    let test = |kind, argument| ConditionTest::new(kind, argument).unwrap();
+    let path = test(ConditionKind::PathExists, "/a/1");
+    let user = test(ConditionKind::User, "root");
+    let word = test(ConditionKind::KernelCommandLine, "quiet");
     assert_eq!(
         output,
         [(&path, true, true, false), (&user, false, false, true), (&word, true, false, false),]
     );
+}
+
+#[test]
+fn condition_with_a_wrong_value_has_a_remedy() {
+    let paths = "has the relative path \"a\": write an absolute path";
+    for (setting, problem) in [
+        ("ConditionPathIsSymbolicLink=a", paths),
+        ("AssertDirectoryNotEmpty=|!a", paths),
+        ("ConditionNeedsUpdate=/../etc", "has a part \"..\" in the path \"/../etc\": write"),
+        ("ConditionACPower=!sometimes", "is \"sometimes\": write yes or no"),
+        ("AssertMemory=much", "is \"much\": write a number of bytes such as >=2G"),
+        ("ConditionKernelVersion=>=", "is \">=\": write a comparison such as >=6.1"),
+        ("ConditionVersion=glibc>=2.36", "is \"glibc>=2.36\": write a comparison such as kernel"),
+        ("ConditionFirmware=smbios-field(a)", "is \"smbios-field(a)\": write a comparison such"),
+        ("ConditionIOPressure=10", "is \"10\": write a limit such as 10% or"),
+        ("ConditionVirtualization=!", "is empty: write what to check"),
+    ] {
+        let text = format!("[Unit]\n{setting}\n[Service]\nExecStart=/bin/true\n");
+        let refusals = compiled("a.service", &text).expect_err("it is refused").to_string();
+        let option = setting.split_once('=').unwrap().0;
+        let expected = format!("a.service:2:1: Unit.{option} {problem}");
+        assert!(refusals.starts_with(&expected), "{setting}: {refusals}");
+    }
 }
 
 /// Settings that are refused in addition to an `ExecStart=`.
@@ -389,7 +413,11 @@ fn files_that_cannot_run_are_refused() {
         ("a@.service", run, "a template cannot run"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
         ("a.target", "", "an empty file masks the unit"),
-        ("a.target", "[Unit]\nConditionHost=a\n", "it has conditions"),
+        (
+            "a.target",
+            "[Unit]\nConditionHost=a\n",
+            "2:1: Unit.ConditionHost is not supported in a target",
+        ),
         ("a.target", run, "is in [Service], which has no meaning in a .target unit"),
     ] {
         let refusals = compiled(unit, text).expect_err("it is refused");

@@ -12,7 +12,7 @@ use super::broken::{BROKEN, ODD, whole};
 use crate::init::config::cases;
 
 /// Lines that a unit of each type may have.
-const LINES: [&str; 64] = [
+const LINES: [&str; 65] = [
     "description: two  words",
     "depends-on: t1, t2",
     "depends-on: t3,\n  t4",
@@ -74,6 +74,7 @@ const LINES: [&str; 64] = [
     "cpu-quota: 12.34%",
     "assert: user 0\ncondition: |!path-exists /a b",
     "condition: kernel-command-line quiet",
+    "condition: virtualization !x\nassert: |kernel-version >=5 '<7'",
     "abort-signal: QUIT\nabort-timeout: none",
     "x-note: nothing",
     "# a comment",

@@ -1,7 +1,7 @@
 //! Accepted values of each key and their printed form.
 
 use fleet_core::graph::format::{print, read_stanzas};
-use fleet_core::graph::{Command, EdgeKind, Target, Timeouts};
+use fleet_core::graph::{Command, ConditionKind, EdgeKind, Target, Timeouts};
 
 use super::units;
 
@@ -104,11 +104,49 @@ fn values_print_in_canonical_form() {
 }
 
 #[test]
+fn conditions_of_all_kinds_print_as_written() {
+    for kind in ConditionKind::ALL {
+        let argument = match kind {
+            kind if kind.takes_path() => "/a b/{c,d}*",
+            ConditionKind::AcPower | ConditionKind::FirstBoot => "no",
+            ConditionKind::Firmware => "smbios-field(sys_vendor $= \"A B*\")",
+            ConditionKind::Memory => ">=1.5G",
+            ConditionKind::Cpus => "!=3",
+            ConditionKind::KernelVersion => ">= 5.4  \"<7 \"",
+            ConditionKind::Version => "systemd>=252",
+            ConditionKind::OsRelease => "ID=debian VERSION_ID>11",
+            ConditionKind::MemoryPressure
+            | ConditionKind::CpuPressure
+            | ConditionKind::IoPressure => "a-b.slice:12.5%/1min",
+            _ => "a  b=c",
+        };
+        let line = format!("condition: |!{} {argument}", kind.word());
+        assert_eq!(printed(&line), line);
+        assert_eq!(
+            printed(&line.replacen(' ', "  ", 1).replacen(argument, &format!(" {argument} "), 1)),
+            line
+        );
+    }
+}
+
+#[test]
+fn conditions_of_all_kinds_are_documented() {
+    let page = include_str!("../../../../docs/reference/init-files.md");
+    for kind in ConditionKind::ALL {
+        let row = format!("\n| `{}` | ", kind.word());
+        assert!(page.contains(&row), "write into docs/reference/init-files.md: {row}");
+    }
+}
+
+#[test]
 fn invalid_values_are_rejected() {
     for line in [
         "condition: path-exist /a",
         "condition: path-exists a",
         "condition: host",
+        "condition: ac-power sometimes",
+        "condition: memory much",
+        "assert: !kernel-version >=",
         "restart: sometimes",
         "restart-factor: 0",
         "restart-limit: -1",

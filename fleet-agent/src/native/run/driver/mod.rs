@@ -367,7 +367,9 @@ impl RunDriver {
         self.log_from = self.log.end().unwrap_or(0);
         self.notify = None;
         let in_stanza = !self.directory.has_unit_file();
-        if let Err((why, is_failure)) = check_conditions(&self.spec.run.conditions, in_stanza) {
+        let environment = &self.context.environment;
+        let checked = check_conditions(&self.spec.run.conditions, in_stanza, environment);
+        if let Err((why, is_failure)) = checked {
             self.problem = Some(why);
             self.service.on_condition(is_failure, self.context.now());
         }

@@ -284,7 +284,10 @@ impl Activators {
         }
         let definition = Arc::clone(&entry.definition);
         let failed = |problem| ServiceError::StartFailed { unit: unit.clone(), problem };
-        if let Err((problem, is_failure)) = check_conditions(&definition.conditions, false) {
+        let environment = &self.context.environment;
+        if let Err((problem, is_failure)) =
+            check_conditions(&definition.conditions, false, environment)
+        {
             self.change(unit, |entry, _| entry.stop());
             tracing::info!(%unit, problem, "a socket or path is not started");
             return if is_failure { Err(failed(problem)) } else { Ok(()) };

@@ -123,6 +123,7 @@ pub(super) fn stop_only_definition(unit: &UnitName) -> Timer {
         delay: RandomizedDelay::Random(std::time::Duration::ZERO),
         persistent: false,
         remain_after_elapse: false,
+        conditions: Vec::new(),
     }
 }
 

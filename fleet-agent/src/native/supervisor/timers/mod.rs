@@ -10,6 +10,7 @@
 //! after earlier requests for the unit. The event loop polls these requests beside its commands.
 
 mod entry;
+mod start;
 mod wall_clock;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use super::command::CallResult;
 use super::managed_units::Statuses;
 use super::requests::{Requests, UnitRequest};
-use crate::native::state::manager_context::{ManagerContext, STAMPS, STARTUP, file_name};
+use crate::native::state::manager_context::{ManagerContext, STAMPS, STARTUP};
 use crate::native::state::timer_record::{PersistentStamps, startup};
 use crate::native::state::unit_directory::{RequestedState, StoredUnit};
 use crate::{ServiceError, UnitDetails, wall_time};
@@ -114,7 +115,7 @@ impl Timers {
         for unit in &timers {
             let starts = self.change(unit, |entry, cx| entry.resume(was_shutting_down, cx));
             if starts == Some(true) {
-                self.start_timer(unit);
+                self.start_again(unit);
             }
             // An elapse right before the daemon ended may not have reached the unit.
             self.start_unit(unit);
@@ -202,8 +203,7 @@ impl Timers {
             entry.machine.on_stop();
             self.queue.change(unit, before, entry.machine.next_elapse());
         }
-        self.start_timer(unit);
-        Ok(())
+        self.start_timer(unit)
     }
 
     /// Stops all timers, as part of a shutdown.
@@ -273,32 +273,6 @@ impl Timers {
             TimerEvent::Alarm(alarm) => self.on_alarm(alarm),
             TimerEvent::Started(started) => self.on_started(&started),
         }
-    }
-
-    /// Starts a timer, unless it is active.
-    fn start_timer(&mut self, unit: &UnitName) {
-        let Some(entry) = self.entries.get(unit) else { return };
-        let (timer, file) = (entry.machine.timer(), file_name(unit.as_str()));
-        let last = match timer.persistent {
-            true => self.stamps.read(&file).unwrap_or_else(|error| {
-                tracing::warn!(
-                    %unit,
-                    %error,
-                    "cannot read when a timer last elapsed: if the timer has missed a start, the \
-                     unit is not started now"
-                );
-                None
-            }),
-            false => None,
-        };
-        // The stamp may be missing or outdated.
-        let known = entry.machine.state().last.last_wall.filter(|known| *known <= wall_time());
-        let last = last.map(|last| known.map_or(last, |known| last.max(known)));
-        if timer.persistent && last.is_none() {
-            self.stamps.record(unit, wall_time());
-        }
-        self.observe_unit(unit);
-        self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
     }
 
     /// Lets all due timers elapse.
@@ -384,7 +358,7 @@ impl Timers {
     /// Observes the unit of a timer, and passes its state to the timer.
     fn check_unit(&mut self, timer: &UnitName) {
         if self.should_restart(timer) {
-            return self.start_timer(timer);
+            return self.start_again(timer);
         }
         self.observe_unit(timer);
         self.change(timer, |entry, cx| {

@@ -4,8 +4,8 @@ use super::lexer::{Piece, Token, plain, tokens};
 use super::script::{Script, Value};
 use crate::graph::convert::draft::{Report, call_script};
 use crate::graph::model::{
-    Command, ConditionTest, DirectoryPath, EnvironmentFile, ExecOutput, InitUnit, Name, Readiness,
-    Restart, ServiceType, Target, UnitCondition, WorkingDirectory,
+    Command, ConditionKind, ConditionTest, DirectoryPath, EnvironmentFile, ExecOutput, InitUnit,
+    Name, Readiness, Restart, ServiceType, Target, UnitCondition, WorkingDirectory,
 };
 
 /// Functions that change how a service starts or stops.
@@ -379,20 +379,19 @@ pub(super) fn unknown_value(line: usize, name: &str) -> UnknownReason {
 impl ServiceConverter<'_, '_> {
     /// Adds assertions for required directories and files.
     pub(super) fn required(&mut self) -> Result<(), UnknownReason> {
-        type MakeTest = fn(String) -> ConditionTest;
-        let tests: [(&str, MakeTest); 2] = [
-            ("required_dirs", ConditionTest::PathIsDirectory),
-            ("required_files", ConditionTest::PathExists),
-        ];
-        for (name, test) in tests {
+        for (name, kind) in [
+            ("required_dirs", ConditionKind::PathIsDirectory),
+            ("required_files", ConditionKind::PathExists),
+        ] {
             let Some((line, words)) = self.split_words(name)? else { continue };
             for word in words {
                 let Some(path) = plain(&word) else {
                     self.report_unknown_path(name, line, &word);
                     continue;
                 };
-                let condition =
-                    UnitCondition { test: test(path), negated: false, any: false, assert: true };
+                // A path that no stanza can express is reported when the unit is printed.
+                let test = ConditionTest { kind, argument: path };
+                let condition = UnitCondition { test, negated: false, any: false, assert: true };
                 self.unit.run.conditions.push(condition);
             }
         }

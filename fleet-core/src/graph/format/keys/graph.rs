@@ -12,7 +12,8 @@ use crate::graph::format::lexer::Value;
 use crate::graph::format::print::{list, some, unless};
 use crate::graph::format::stanza::{Draft, TypeWord, Types};
 use crate::graph::model::{
-    ConditionTest, EdgeKind, InitUnit, LinePattern, Readiness, ServiceType, UnitCondition,
+    ConditionKind, ConditionTest, EdgeKind, InitUnit, LinePattern, Readiness, ServiceType,
+    UnitCondition,
 };
 
 /// Maximum length of a pattern in bytes. Compiling a longer pattern could use too much memory.
@@ -184,40 +185,25 @@ pub(super) const CONDITION_KEYS: &[Key] = &[
     ),
 ];
 
-/// A test with its word.
-type NamedTest = (&'static str, fn(String) -> ConditionTest);
-
-const TESTS: [NamedTest; 7] = [
-    ("path-exists", ConditionTest::PathExists),
-    ("path-is-directory", ConditionTest::PathIsDirectory),
-    ("file-not-empty", ConditionTest::FileNotEmpty),
-    ("file-is-executable", ConditionTest::FileIsExecutable),
-    ("host", ConditionTest::Host),
-    ("kernel-command-line", ConditionTest::KernelCommandLine),
-    ("user", ConditionTest::User),
-];
-
 /// Reads `|`, `!`, a test and its argument: `!path-exists /etc/nologin`.
 fn read_condition(assert: bool, value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let (any, text) = marked(value.text(), '|');
     let (negated, text) = marked(text, '!');
     let (word, about) = text.split_once([' ', '\t']).unwrap_or((text, ""));
     let about = about.trim_matches([' ', '\t']);
-    let found = TESTS.iter().find(|(known, _)| *known == word);
-    let Some((_, test)) = found else {
-        let names = TESTS.iter().map(|(known, _)| *known);
+    let found = ConditionKind::ALL.iter().find(|kind| kind.word() == word);
+    let Some(kind) = found else {
+        let names = ConditionKind::ALL.iter().map(|kind| kind.word());
         let help = match suggest(word, names.clone()) {
             Some(meant) => format!("did you mean {meant}?"),
             None => format!("begin it with one of {}", names.collect::<Vec<_>>().join(", ")),
         };
         return read::refuse(value, problems, help);
     };
-    let is_path = word.starts_with("path-") || word.starts_with("file-");
-    if about.is_empty() || (is_path && read::absolute(about).is_none()) {
-        let what = if is_path { "an absolute path" } else { "its argument" };
-        return read::refuse(value, problems, format!("write {what} after {word}"));
-    }
-    let test = test(about.to_owned());
+    let test = match ConditionTest::new(*kind, about) {
+        Ok(test) => test,
+        Err(remedy) => return read::refuse(value, problems, format!("{remedy} after {word}")),
+    };
     draft.run().conditions.push(UnitCondition { test, negated, any, assert });
 }
 
@@ -233,17 +219,8 @@ fn conditions(assert: bool, unit: &InitUnit) -> Vec<String> {
 impl fmt::Display for UnitCondition {
     /// Writes the condition as the value of `condition` or `assert` in a stanza.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, about) = match &self.test {
-            ConditionTest::PathExists(path) => ("path-exists", path),
-            ConditionTest::PathIsDirectory(path) => ("path-is-directory", path),
-            ConditionTest::FileNotEmpty(path) => ("file-not-empty", path),
-            ConditionTest::FileIsExecutable(path) => ("file-is-executable", path),
-            ConditionTest::Host(pattern) => ("host", pattern),
-            ConditionTest::KernelCommandLine(text) => ("kernel-command-line", text),
-            ConditionTest::User(user) => ("user", user),
-        };
         let any = if self.any { "|" } else { "" };
         let negated = if self.negated { "!" } else { "" };
-        write!(f, "{any}{negated}{word} {about}")
+        write!(f, "{any}{negated}{} {}", self.test.kind.word(), self.test.argument)
     }
 }

@@ -19,6 +19,7 @@ use fleet_unitfile::{Calendar, UnitName, UnitType};
 use super::draft::UnitProblems;
 use super::value::{ValueContext, delay, flag, unreadable};
 use crate::Timestamp;
+use crate::graph::model::UnitCondition;
 
 pub use machine::{TimerMachine, TimerPhase, TimerState, TriggeredUnitState};
 
@@ -35,6 +36,8 @@ pub struct Timer {
     pub persistent: bool,
     /// Whether the timer stays active when it will not elapse again.
     pub remain_after_elapse: bool,
+    /// Conditions for the start of the timer, but not for each elapse.
+    pub conditions: Vec<UnitCondition>,
 }
 
 /// A condition under which a timer elapses.
@@ -160,15 +163,10 @@ impl TimerDraft {
     }
 
     /// Returns the problems of the timer as a whole.
-    pub(in crate::graph::systemd) fn problems(&self, has_conditions: bool) -> UnitProblems {
+    pub(in crate::graph::systemd) fn problems(&self) -> UnitProblems {
         let mut problems = UnitProblems::default();
         if self.triggers.is_empty() {
             let problem = "it never elapses: write OnCalendar=, OnBootSec= or the like";
-            problems.refused.push((None, problem.to_owned()));
-        }
-        if has_conditions {
-            let problem = "it has conditions, but a timer runs nothing that could be skipped: \
-                           move them to the unit that it starts";
             problems.refused.push((None, problem.to_owned()));
         }
         let has_calendar = self.triggers.iter().any(|it| matches!(it, Trigger::Calendar(_)));
@@ -186,6 +184,7 @@ impl TimerDraft {
     /// Builds the timer, with systemd's defaults for missing settings.
     pub(in crate::graph::systemd) fn timer(
         &self,
+        conditions: &[UnitCondition],
         unit: &ValueContext<'_>,
     ) -> Result<Timer, String> {
         let usual = || format!("{}.service", unit.name.stem());
@@ -200,6 +199,7 @@ impl TimerDraft {
             delay: if self.fixed { fixed() } else { RandomizedDelay::Random(self.random) },
             persistent: self.persistent,
             remain_after_elapse: self.remains.unwrap_or(true),
+            conditions: conditions.to_vec(),
         })
     }
 }
