@@ -6,6 +6,7 @@ mod conformance;
 mod crash;
 mod event_table;
 mod exec_environment;
+mod follow_ups;
 mod graph;
 mod graph_crash;
 mod graph_edge_cases;

@@ -258,7 +258,7 @@ fn check_follow_survives_restart(command: &str) {
 
 /// A unit with options and dependencies of a real service that fleetd cannot honour.
 const CONFINED: &str = "[Unit]\nRequires=network-online.target\nAfter=network-online.target\n\
-                        Conflicts=ntp.service\nOnFailure=report@%n.service\n[Service]\n\
+                        Conflicts=ntp.service\nRebootArgument=now\n[Service]\n\
                         ExecStart=/bin/sleep infinity\nPrivateTmp=yes\nProtectSystem=strict\n\
                         CPUAffinity=0\nRuntimeDirectory=confined\n[Install]\n\
                         WantedBy=multi-user.target\n";
@@ -269,8 +269,8 @@ fn confined_unit_runs_and_status_lists_the_ignored_options() {
     let path = cluster.write("confined.service", CONFINED);
     cluster.succeed(&["start".as_ref(), path.as_os_str()]);
     let status = cluster.succeed(&["status", "confined.service"]);
-    let expected = "Ignored: OnFailure= (line 5), PrivateTmp= (line 8), ProtectSystem= (line 9), \
-                    CPUAffinity= (line 10), RuntimeDirectory= (line 11)\n";
+    let expected = "Ignored: RebootArgument= (line 5), PrivateTmp= (line 8), ProtectSystem= \
+                    (line 9), CPUAffinity= (line 10), RuntimeDirectory= (line 11)\n";
     assert!(status.contains(expected), "{status}");
 }
 
@@ -283,7 +283,7 @@ fn refusal_of_a_confined_unit_ends_with_the_setting_that_accepts_it() {
     let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     let errors = String::from_utf8_lossy(&output.stderr);
-    let expected = "OnFailure=, PrivateTmp= (line 8), ProtectSystem= (line 9) and \
+    let expected = "RebootArgument=, PrivateTmp= (line 8), ProtectSystem= (line 9) and \
                     RuntimeDirectory= (line 11) are not supported by the native service manager: \
                     set native_accept = [\"sandboxing\", \"environment\", \"lifecycle\"] to run \
                     without them";

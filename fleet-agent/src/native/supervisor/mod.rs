@@ -71,7 +71,7 @@ use tokio::sync::{mpsc, watch};
 use self::command::{Command, CommandSender, Reply, answer};
 use self::compile::{HostCapabilities, check_supported};
 use self::event_log::EventLog;
-use self::managed_units::{LoadedGraph, ManagedUnits, Statuses};
+use self::managed_units::{FollowUps, LoadedGraph, ManagedUnits, Statuses};
 use self::requests::Requests;
 use self::run_task::{QueueFull, RunReport};
 use self::targets::Targets;
@@ -136,9 +136,10 @@ impl Supervisor {
         let statuses = Statuses::default();
         let requests = Arc::new(Requests::new(&context, &host, commands, &statuses));
         let timers = Timers::new(&context, &requests, &statuses);
+        let follow_ups = FollowUps::new(&requests);
         Self {
             source,
-            managed: ManagedUnits::new(graph, timers, statuses),
+            managed: ManagedUnits::new(graph, timers, follow_ups, statuses),
             host,
             event_log: EventLog::default(),
             failed_spawns: VecDeque::new(),
@@ -255,6 +256,7 @@ impl Supervisor {
             let watch = |reports| external.clone().watch(clock, action, reports);
             return core.units.insert_stand_in(name, watch).map_err(failed);
         }
+        let monitor = self.managed.monitor_variables(core, name);
         let entry = core.units.get_or_create(name).map_err(unrecorded)?;
         let requested = match self.source {
             // The unit file holds the definition.
@@ -271,6 +273,7 @@ impl Supervisor {
         let definition = Arc::clone(&action.definition);
         let mut driver = RunDriver::new(&core.context, name.as_str(), directory, log, definition);
         driver.set_requested(requested);
+        driver.set_monitor(monitor);
         entry.applied = requested;
         if let Some(state) = core.planner.status(name) {
             driver.service.set_counters(state.attempts, state.failures);
@@ -299,6 +302,7 @@ impl Supervisor {
                 self.core.on_event(&action.unit, action.incarnation, event, now);
                 self.log_event(&action.unit, event, now);
             }
+            self.managed.on_run_ended(&self.core, &action.unit, true);
         }
     }
 
@@ -338,6 +342,7 @@ impl Supervisor {
             return;
         }
         let is_up = report.run_state.phase.is_up();
+        let has_begun = entry.run_state.is_in_progress();
         (entry.run_state, entry.problem) = (report.run_state, report.problem);
         self.managed.apply_pending_files(&mut self.core);
         let Some(entry) = self.core.units.get_mut(&unit) else { return };
@@ -353,6 +358,7 @@ impl Supervisor {
         }
         if over {
             self.core.record_end(&unit, unread);
+            self.managed.on_run_ended(&self.core, &unit, has_begun);
         }
         self.managed.on_report(&mut self.core, &unit, run, is_up);
         self.changes.send_modify(|count| *count += 1);

@@ -24,7 +24,7 @@ const REFUSED: [&str; 12] = [
     "Service.ExecStart=/bin/true",
     "Service.ExecStopPost='open",
     "Service.PrivatTmp=1",
-    "Unit.OnFailure=other.service",
+    "Unit.RebootArgument=now",
     "Unit.ConditionVirtualization=no",
     "Socket.ListenStream=/run/a",
     "Service.Environment=A=%z",

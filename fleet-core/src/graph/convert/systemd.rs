@@ -339,7 +339,8 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
             let of_install =
                 matches!(relation.kind, RelationKind::RequiredBy | RelationKind::WantedBy);
             let applies = enabled || !of_install;
-            let has_edge = !matches!(relation.kind, RelationKind::Conflicts | RelationKind::PartOf);
+            let has_edge = !relation.kind.is_effect()
+                && !matches!(relation.kind, RelationKind::Conflicts | RelationKind::PartOf);
             if inside && applies && has_edge {
                 unit.relations.push(relation);
                 continue;
@@ -384,6 +385,13 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
                     report.loss(position, message, "make sure that no unit needs both");
                 }
                 RelationKind::Conflicts => {}
+                RelationKind::OnFailure | RelationKind::OnSuccess => {
+                    let message = format!(
+                        "{option} is not converted: the result of {name} does not start {other}"
+                    );
+                    let help = "run the commands of the other unit in exec-stop-post";
+                    report.loss(position, message, help);
+                }
                 RelationKind::PartOf => {
                     let message = format!(
                         "{option} is not converted: {name} does not stop together with {other}"

@@ -268,6 +268,12 @@ impl<'a> Compiler<'a> {
             }
         };
         let positions = self.all_positions();
+        if self.name.unit_type() == UnitType::Timer {
+            let effects = self.relations.extract_if(.., |it| it.kind.is_effect());
+            let text = "has no effect, because a timer does nothing but start its unit".to_owned();
+            self.remarks
+                .extend(effects.map(|it| Remark { position: it.position, text: text.clone() }));
+        }
         match unit {
             Some((unit, timer)) => Ok(CompiledUnit {
                 unit: Arc::new(unit),
@@ -392,6 +398,10 @@ pub enum RelationKind {
     BindsTo,
     /// `Conflicts=`.
     Conflicts,
+    /// `OnFailure=`.
+    OnFailure,
+    /// `OnSuccess=`.
+    OnSuccess,
     /// `PartOf=`.
     PartOf,
     /// `RequiredBy=`.
@@ -417,6 +427,8 @@ pub(super) fn relations(
         ("Unit", "After") => RelationKind::After,
         ("Unit", "Before") => RelationKind::Before,
         ("Unit", "BindsTo" | "BindTo") => RelationKind::BindsTo,
+        ("Unit", "OnFailure") => RelationKind::OnFailure,
+        ("Unit", "OnSuccess") => RelationKind::OnSuccess,
         ("Unit", "PartOf") => RelationKind::PartOf,
         ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
         ("Unit", "Wants") => RelationKind::Wants,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fleet_unitfile::{UnitName, UnitType};
 
 use super::compile::{CompiledUnit, Relation, RelationKind};
+use super::effects::Effects;
 use super::support::{OptionPosition, RefusalCause, Remark, UnitRefusal};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
@@ -35,6 +36,8 @@ pub struct LinkedUnits {
     /// For each unit, the units that systemd stops when it stops that unit. Only direct relations
     /// are included.
     pub stops: BTreeMap<Name, BTreeSet<Name>>,
+    /// Effects of units on other units, by relations that are no dependencies.
+    pub effects: Effects,
 }
 
 /// Links units by the relations that they declare.
@@ -56,6 +59,8 @@ pub struct LinkedUnits {
 /// As in systemd, a target waits for the units that it requires or wants, even without `After=`. It
 /// does not wait if the target or the other unit has `DefaultDependencies=no`, or if the other unit
 /// is ordered after the target.
+///
+/// `OnFailure=` and `OnSuccess=` become [`effects`](LinkedUnits::effects).
 ///
 /// If X does not exist, a unit with `Requires=` or `BindsTo=` for X is refused. All other relations
 /// to a missing unit are ignored with a remark. A unit with `Conflicts=` for an X that exists is
@@ -179,16 +184,34 @@ impl<'a> Linker<'a> {
         if relation.kind == RelationKind::Conflicts {
             return self.check_conflict(from, relation);
         }
+        if relation.kind.is_effect() {
+            return self.add_effect(from, relation);
+        }
         match self.find(&relation.unit) {
-            Resolution::Unit(to) if to == from => {
-                let text = format!("ignores {}, which is the unit itself", relation.unit);
-                self.remark(from, Some(relation.position.clone()), text);
-            }
+            Resolution::Unit(to) if to == from => self.ignore_itself(from, relation),
             Resolution::Unit(to) => self.bind(from, to, relation.kind),
             Resolution::Refused => self.link_to_refused(from, relation),
             Resolution::AssumedActive => self.assume_active(from, relation),
             Resolution::Timer => self.skip_timer(from, relation),
             Resolution::Nowhere => self.drop_or_refuse(from, relation),
+        }
+    }
+
+    fn ignore_itself(&mut self, from: usize, relation: &Relation) {
+        let text = format!("ignores {}, which is the unit itself", relation.unit);
+        self.remark(from, Some(relation.position.clone()), text);
+    }
+
+    /// Adds an effect on another unit, which may be missing.
+    fn add_effect(&mut self, from: usize, relation: &Relation) {
+        let other = match self.find(&relation.unit) {
+            Resolution::Unit(to) if to == from => return self.ignore_itself(from, relation),
+            Resolution::Unit(to) => Some(self.compiled[to].unit.name.clone()),
+            _ => Name::new(relation.unit.as_str()).ok(),
+        };
+        if let Some(other) = other {
+            let own = &self.compiled[from].unit.name;
+            self.linked.effects.add(relation.kind, own, &other);
         }
     }
 
@@ -392,7 +415,11 @@ impl Relations {
             RelationKind::BindsTo => self.binds = true,
             RelationKind::Requires | RelationKind::RequiredBy => self.requires = true,
             RelationKind::Wants | RelationKind::WantedBy => self.wants = true,
-            RelationKind::Conflicts | RelationKind::PartOf => {}
+            // These relations give no edge.
+            RelationKind::Conflicts
+            | RelationKind::OnFailure
+            | RelationKind::OnSuccess
+            | RelationKind::PartOf => {}
         }
     }
 

@@ -9,11 +9,12 @@
 //! [`compile`] reads a single file. Each option is honoured, ignored with a reason, or refused with
 //! its position, the reason and a remedy. [`support`] returns how an option is handled.
 //! [`AcceptedOptions`] lists refused options that an operator accepts. [`link`] gets all units and
-//! turns their relations into edges.
+//! turns their relations into edges and [`Effects`].
 
 mod accept;
 mod compile;
 mod draft;
+mod effects;
 mod exec_environment;
 mod link;
 mod service;
@@ -25,6 +26,7 @@ mod value;
 pub use self::support::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
 pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
 pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
+pub use effects::{Effects, UnitIndex};
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use support::{Support, Unsupported, support};
 pub use timer::{

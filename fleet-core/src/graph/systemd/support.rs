@@ -120,11 +120,6 @@ const CONDITION: Unsupported = Unsupported::new(
      …User= are checked here, and their Assert…=: make the check in an \
      ExecCondition= command",
 );
-const FOLLOW_UP: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: no unit starts because of another unit's result: run \
-     its commands in ExecStopPost=",
-);
 const JOBS: Unsupported = Unsupported::new(
     Lifecycle,
     "is not supported: there are no jobs here: remove it, and limit the start with \
@@ -206,6 +201,8 @@ pub(super) const UNIT: &[Group] = &[
             "Conflicts",
             "DefaultDependencies",
             "Description",
+            "OnFailure",
+            "OnSuccess",
             "PartOf",
             "Requires",
             "RequiresOverridable",
@@ -223,7 +220,7 @@ pub(super) const UNIT: &[Group] = &[
         Ignored("has no effect without an action"),
         &["FailureActionExitStatus", "SuccessActionExitStatus"],
     ),
-    (Ignored("has no effect without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
+    (Ignored("has no effect: starting a unit never stops another one"), UNIT_JOB_MODES),
     (
         RefusedUnless(NONE, ACTION),
         &["FailureAction", "JobTimeoutAction", "StartLimitAction", "SuccessAction"],
@@ -244,7 +241,6 @@ pub(super) const UNIT: &[Group] = &[
         ),
         &["SurviveFinalKillSignal"],
     ),
-    (Refused(FOLLOW_UP), &["OnFailure", "OnSuccess"]),
     (Refused(RELOADS), UNIT_RELOADS),
     (Refused(STOPS), &["PropagatesStopTo", "StopPropagatedFrom"]),
     (Refused(REQUISITE), &["Requisite", "RequisiteOverridable"]),

@@ -114,6 +114,20 @@ fn unsupported_options_are_reported_with_position() {
 }
 
 #[test]
+fn effects_on_other_units_are_losses() {
+    let web = "[Unit]\nOnFailure=mail@%n.service\nOnSuccess=db.service\n\
+               [Service]\nExecStart=/usr/bin/web\n";
+    let output = output(InitSystem::Systemd, &[("web.service", web)]);
+    let (_, report) = output.split_once("---\n").expect("it has a report");
+    insta::assert_snapshot!(report, @r"
+    - web.service:2:1 Unit.OnFailure is not converted: the result of web.service does
+        not start mail@web.service.service
+    - web.service:3:1 Unit.OnSuccess is not converted: the result of web.service does
+        not start db.service
+    ");
+}
+
+#[test]
 fn ambiguous_units_are_left_out() {
     let value = "[Service]\nExecStart=/bin/x\nType=forging\nProtectHome=yes\n";
     let needs = "[Unit]\nBindsTo=bad.service\nAfter=bad.service\n[Service]\nExecStart=/bin/n\n";

@@ -46,6 +46,18 @@ fn output(linked: &LinkedUnits) -> String {
         let with: Vec<&str> = with.iter().map(Name::as_str).collect();
         format!("with {name} stops {}", with.join(", "))
     }));
+    let effects = &linked.effects;
+    let indexes = [
+        ("on failure", &effects.on_failure),
+        ("on success", &effects.on_success),
+        ("is started by", &effects.triggered_by),
+    ];
+    for (what, index) in indexes {
+        lines.extend(index.iter().map(|(name, others)| {
+            let others: Vec<&str> = others.iter().map(Name::as_str).collect();
+            format!("{name} {what}: {}", others.join(", "))
+        }));
+    }
     lines.join("\n")
 }
 
@@ -249,5 +261,24 @@ fn conflicting_units_are_refused_only_together() {
     insta::assert_snapshot!(wrapped(&refused.join("\n")), @r"
     2:1: Unit.Conflicts names b.service, which is run here too: starting a unit never
           stops another: unload one of them
+    ");
+}
+
+#[test]
+fn results_start_units_that_may_be_missing() {
+    let text = linked(&[
+        ("a.service", "OnFailure=b.service mail@%n.service\nOnSuccess=alias.service a.service"),
+        ("b.service", "OnFailure=job.timer\n[Install]\nAlias=alias.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service
+    b.service = alias.service
+    a.service: 5:1: Unit.OnSuccess ignores a.service, which is the unit itself
+    a.service on failure: b.service, mail@a.service.service
+    b.service on failure: job.timer
+    a.service on success: b.service
+    b.service is started by: a.service
+    job.timer is started by: b.service
+    mail@a.service.service is started by: a.service
     ");
 }
