@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::Timestamp;
 use fleet_core::graph::{
     DerivedState, EventKind, Graph, Incarnation, InitState, Name, Retry, Settings, StatusReport,
-    Target, UnitEvent,
+    StopReason, Target, UnitEvent,
 };
 
 use super::command::SupervisorError;
@@ -134,6 +134,13 @@ impl Core {
     ) -> bool {
         let event = UnitEvent { unit: unit.clone(), incarnation, kind };
         self.planner.on_event(&event, now)
+    }
+
+    /// Returns whether a unit is stopping in order to start again.
+    pub(super) fn is_restarting(&self, unit: &Name) -> bool {
+        use StopReason::{DefinitionChanged, RestartRequested};
+        let state = self.planner.status(unit).map(|status| status.state);
+        matches!(state, Some(DerivedState::Stopping(Some(DefinitionChanged | RestartRequested))))
     }
 
     /// Returns the status of a unit that waits for a retry, or `None` if it does not. An unneeded

@@ -71,7 +71,7 @@ use tokio::sync::{mpsc, watch};
 use self::command::{Command, CommandSender, Reply, answer};
 use self::compile::{HostCapabilities, check_supported};
 use self::event_log::EventLog;
-use self::managed_units::{FollowUps, LoadedGraph, ManagedUnits, Statuses};
+use self::managed_units::{FollowUps, LoadedGraph, ManagedUnits, RunEnd, Statuses};
 use self::requests::Requests;
 use self::run_task::{QueueFull, RunReport};
 use self::targets::Targets;
@@ -302,7 +302,8 @@ impl Supervisor {
                 self.core.on_event(&action.unit, action.incarnation, event, now);
                 self.log_event(&action.unit, event, now);
             }
-            self.managed.on_run_ended(&self.core, &action.unit, true);
+            let end = RunEnd { has_begun: true, is_restart: false };
+            self.managed.on_run_ended(&mut self.core, &action.unit, end);
         }
     }
 
@@ -345,8 +346,9 @@ impl Supervisor {
         let has_begun = entry.run_state.is_in_progress();
         (entry.run_state, entry.problem) = (report.run_state, report.problem);
         self.managed.apply_pending_files(&mut self.core);
-        let Some(entry) = self.core.units.get_mut(&unit) else { return };
         let over = report.events.contains(&EventKind::AllGone);
+        let is_restart = over && self.core.is_restarting(&unit);
+        let Some(entry) = self.core.units.get_mut(&unit) else { return };
         let mut unread = None;
         if over {
             unread = entry.handle.take().and_then(|handle| handle.sender.take_unread_request());
@@ -358,7 +360,8 @@ impl Supervisor {
         }
         if over {
             self.core.record_end(&unit, unread);
-            self.managed.on_run_ended(&self.core, &unit, has_begun);
+            let end = RunEnd { has_begun, is_restart };
+            self.managed.on_run_ended(&mut self.core, &unit, end);
         }
         self.managed.on_report(&mut self.core, &unit, run, is_up);
         self.changes.send_modify(|count| *count += 1);

@@ -1,7 +1,7 @@
 //! Units that start because of the result of another unit: `OnFailure=` and `OnSuccess=`.
 
 use fleet_agent::ServiceManager;
-use fleet_core::{ActiveState, SystemdState, TargetState};
+use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
 
 use crate::support::{Bench, name, signal};
 
@@ -158,5 +158,101 @@ async fn target_that_stops_starts_its_unit() {
     bench.start("a.target").await.expect("it starts");
     bench.stop("a.target").await;
     bench.wait_for_lines("handled", 1).await;
+    bench.clean_up().await;
+}
+
+const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
+
+async fn load(bench: &Bench, unit: &str, options: &str, service: &str) {
+    let text = format!("[Unit]\n{options}\n[Service]\n{service}\n");
+    bench.try_load(unit, &text).await.expect("it can be loaded");
+}
+
+fn is_down(state: &SystemdState) -> bool {
+    state.active == ActiveState::Inactive
+}
+
+/// Loads units whose reload appends their name to the file `reloaded`.
+async fn load_reloading(bench: &Bench, units: &[(&str, &str)]) {
+    for (unit, options) in units {
+        let reload = format!("/bin/sh -c 'echo {unit} >> {}'", bench.path("reloaded").display());
+        let service = format!("ExecStart=/bin/sleep 1000\nExecReload={reload}");
+        load(bench, unit, options, &service).await;
+    }
+}
+
+#[tokio::test]
+async fn reload_is_propagated_to_active_units() {
+    let bench = Bench::new().await;
+    let units = [
+        ("a.service", "PropagatesReloadTo=b.service inactive.service plain.service"),
+        ("b.service", "PropagatesReloadTo=c.service a.service"),
+        ("c.service", ""),
+        ("d.service", "ReloadPropagatedFrom=a.service\nPropagateReloadTo=none.service"),
+        ("inactive.service", "PropagatesReloadTo=e.service"),
+        ("e.service", ""),
+    ];
+    load_reloading(&bench, &units).await;
+    bench.try_load("plain.service", SLEEP).await.expect("it can be loaded");
+    let target = "[Unit]\nPropagatesReloadTo=c.service\n";
+    bench.try_load("all.target", target).await.expect("it can be loaded");
+    for unit in ["a.service", "b.service", "c.service", "d.service", "e.service", "plain.service"] {
+        bench.start(unit).await.expect("it starts");
+    }
+    let reload = async |unit: &str| bench.manager.reload_unit(&name(unit)).await;
+    reload("a.service").await.expect("it reloads");
+    let mut lines = bench.wait_for_lines("reloaded", 4).await;
+    lines.sort();
+    assert_eq!(lines, ["a.service", "b.service", "c.service", "d.service"]);
+    // systemd does so too.
+    reload("inactive.service").await.expect_err("it is not active");
+    assert_eq!(bench.wait_for_lines("reloaded", 5).await[4], "e.service");
+    reload("plain.service").await.expect_err("it cannot be reloaded");
+    reload("all.target").await.expect_err("it is not active");
+    assert_eq!(bench.wait_for_lines("reloaded", 6).await[5], "c.service");
+    bench.start("all.target").await.expect("it starts");
+    reload("all.target").await.expect("a target passes a reload on");
+    assert_eq!(bench.wait_for_lines("reloaded", 7).await[6], "c.service");
+    bench.clean_up().await;
+}
+
+/// The same commands under systemd 252 leave the same units running.
+#[tokio::test]
+async fn stop_and_end_are_propagated_but_no_restart() {
+    let bench = Bench::new().await;
+    load(&bench, "a.service", "PropagatesStopTo=b.service", "ExecStart=/bin/sleep 1000").await;
+    load(&bench, "b.service", "", "ExecStart=/bin/sleep 1000").await;
+    load(&bench, "c.service", "StopPropagatedFrom=b.service", "ExecStart=/bin/sleep 1000").await;
+    let start = async || {
+        for unit in ["a.service", "b.service", "c.service"] {
+            bench.start(unit).await.expect("it starts");
+        }
+        bench.pid("b.service").await
+    };
+    let wait_for_stop = async |cause: &str| {
+        for unit in ["b.service", "c.service"] {
+            bench.wait_for(unit, is_down).await;
+            let requested = bench.get(unit).await.known.requested;
+            assert_eq!(requested, TargetState::Launched, "{unit} after {cause}");
+        }
+    };
+    start().await;
+    bench.stop("a.service").await;
+    wait_for_stop("a stop").await;
+    let b = start().await;
+    bench.manager.restart(&name("a.service"), Generation(2)).await.expect("it restarts");
+    assert_eq!(bench.pid("b.service").await, b, "it keeps running");
+    signal(bench.pid("a.service").await, "KILL");
+    wait_for_stop("a crash").await;
+    start().await;
+    signal(bench.pid("a.service").await, "TERM");
+    wait_for_stop("a good end").await;
+    let service = "ExecStart=/bin/sleep 1000\nRestart=always\nRestartSec=5ms";
+    load(&bench, "a.service", "PropagatesStopTo=b.service", service).await;
+    start().await;
+    signal(bench.pid("a.service").await, "KILL");
+    wait_for_stop("an automatic restart").await;
+    bench.wait_for_sub("a.service", "running").await;
+    assert!(is_down(&bench.state("b.service").await), "it was not started again");
     bench.clean_up().await;
 }

@@ -392,6 +392,19 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
                     let help = "run the commands of the other unit in exec-stop-post";
                     report.loss(position, message, help);
                 }
+                RelationKind::PropagatesReloadTo | RelationKind::ReloadPropagatedFrom => {
+                    let message = format!(
+                        "{option} is not converted: {name} and {other} do not reload together"
+                    );
+                    report.loss(position, message, "reload the other unit in exec-reload");
+                }
+                RelationKind::PropagatesStopTo | RelationKind::StopPropagatedFrom => {
+                    let message = format!(
+                        "{option} is not converted: {name} and {other} do not stop together"
+                    );
+                    let help = "write depends-on into the stanza of the unit that should stop";
+                    report.loss(position, message, help);
+                }
                 RelationKind::PartOf => {
                     let message = format!(
                         "{option} is not converted: {name} does not stop together with {other}"

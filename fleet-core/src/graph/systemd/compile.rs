@@ -404,10 +404,18 @@ pub enum RelationKind {
     OnSuccess,
     /// `PartOf=`.
     PartOf,
+    /// `PropagatesReloadTo=`.
+    PropagatesReloadTo,
+    /// `PropagatesStopTo=`.
+    PropagatesStopTo,
+    /// `ReloadPropagatedFrom=`.
+    ReloadPropagatedFrom,
     /// `RequiredBy=`.
     RequiredBy,
     /// `Requires=`.
     Requires,
+    /// `StopPropagatedFrom=`.
+    StopPropagatedFrom,
     /// `WantedBy=` or `UpheldBy=`. In systemd `UpheldBy=` also causes restarts, but here only the
     /// unit's own `Restart=` does.
     WantedBy,
@@ -430,6 +438,12 @@ pub(super) fn relations(
         ("Unit", "OnFailure") => RelationKind::OnFailure,
         ("Unit", "OnSuccess") => RelationKind::OnSuccess,
         ("Unit", "PartOf") => RelationKind::PartOf,
+        ("Unit", "PropagatesReloadTo" | "PropagateReloadTo") => RelationKind::PropagatesReloadTo,
+        ("Unit", "PropagatesStopTo") => RelationKind::PropagatesStopTo,
+        ("Unit", "ReloadPropagatedFrom" | "PropagateReloadFrom") => {
+            RelationKind::ReloadPropagatedFrom
+        }
+        ("Unit", "StopPropagatedFrom") => RelationKind::StopPropagatedFrom,
         ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
         ("Unit", "Wants") => RelationKind::Wants,
         ("Unit", "Conflicts") => RelationKind::Conflicts,

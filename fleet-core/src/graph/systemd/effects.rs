@@ -9,7 +9,7 @@ use crate::graph::model::Name;
 pub type UnitIndex = BTreeMap<Name, BTreeSet<Name>>;
 
 /// Effects of the state of units on other units. The supervisor acts on them; the graph does not
-/// contain them. The other units may be missing.
+/// contain them. Units that a result starts may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Effects {
@@ -19,6 +19,11 @@ pub struct Effects {
     pub on_success: UnitIndex,
     /// Units that start this unit by `OnFailure=` or `OnSuccess=`.
     pub triggered_by: UnitIndex,
+    /// Units that reload their configuration together with the unit (`PropagatesReloadTo=`).
+    pub reloads: UnitIndex,
+    /// Units that stop once the unit has stopped or ended, unless it restarts by request
+    /// (`PropagatesStopTo=`).
+    pub stops: UnitIndex,
 }
 
 impl Effects {
@@ -30,15 +35,33 @@ impl Effects {
         match kind {
             RelationKind::OnFailure => insert(&mut self.on_failure, from, to),
             RelationKind::OnSuccess => insert(&mut self.on_success, from, to),
-            _ => return,
+            RelationKind::PropagatesReloadTo => insert(&mut self.reloads, from, to),
+            RelationKind::ReloadPropagatedFrom => insert(&mut self.reloads, to, from),
+            RelationKind::PropagatesStopTo => insert(&mut self.stops, from, to),
+            RelationKind::StopPropagatedFrom => insert(&mut self.stops, to, from),
+            _ => {}
         }
-        insert(&mut self.triggered_by, to, from);
+        if kind.is_trigger() {
+            insert(&mut self.triggered_by, to, from);
+        }
     }
 }
 
 impl RelationKind {
     /// Returns whether relations of this kind become [`Effects`] instead of edges.
     pub(in crate::graph) fn is_effect(self) -> bool {
+        use RelationKind::{
+            PropagatesReloadTo, PropagatesStopTo, ReloadPropagatedFrom, StopPropagatedFrom,
+        };
+        self.is_trigger()
+            || matches!(
+                self,
+                PropagatesReloadTo | PropagatesStopTo | ReloadPropagatedFrom | StopPropagatedFrom
+            )
+    }
+
+    /// Returns whether the result of a unit starts the other unit.
+    pub(super) fn is_trigger(self) -> bool {
         matches!(self, Self::OnFailure | Self::OnSuccess)
     }
 }

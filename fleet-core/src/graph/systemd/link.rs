@@ -60,7 +60,7 @@ pub struct LinkedUnits {
 /// does not wait if the target or the other unit has `DefaultDependencies=no`, or if the other unit
 /// is ordered after the target.
 ///
-/// `OnFailure=` and `OnSuccess=` become [`effects`](LinkedUnits::effects).
+/// `OnFailure=`, `PropagatesStopTo=` and similar become [`effects`](LinkedUnits::effects).
 ///
 /// If X does not exist, a unit with `Requires=` or `BindsTo=` for X is refused. All other relations
 /// to a missing unit are ignored with a remark. A unit with `Conflicts=` for an X that exists is
@@ -83,17 +83,33 @@ pub fn link<'a>(
 
 impl LinkedUnits {
     /// Returns all units that systemd stops together with a unit, directly or indirectly. The unit
-    /// itself is not included.
+    /// itself is not included. A restart of the unit restarts them.
     #[must_use]
     pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
-        let mut found = BTreeSet::new();
-        let mut open = vec![unit];
-        while let Some(next) = open.pop() {
-            let more = self.stops.get(next).into_iter().flatten();
-            open.extend(more.filter(|name| *name != unit && found.insert((*name).clone())));
-        }
-        found
+        reachable(unit, |next| self.stops.get(next).into_iter().flatten())
     }
+
+    /// Returns all units that systemd stops if it stops a unit, and the unit does not start again:
+    /// also those to which the stop is propagated (`PropagatesStopTo=`). The unit itself is not
+    /// included.
+    #[must_use]
+    pub fn stopped_after(&self, unit: &Name) -> BTreeSet<Name> {
+        let indexes = [&self.stops, &self.effects.stops];
+        reachable(unit, |next| indexes.into_iter().filter_map(move |it| it.get(next)).flatten())
+    }
+}
+
+/// Returns all units that `next` reaches from a unit, without that unit.
+fn reachable<'a, I: Iterator<Item = &'a Name>>(
+    unit: &'a Name,
+    next: impl Fn(&'a Name) -> I,
+) -> BTreeSet<Name> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![unit];
+    while let Some(at) = open.pop() {
+        open.extend(next(at).filter(|name| *name != unit && found.insert((*name).clone())));
+    }
+    found
 }
 
 /// All relations between a unit and one dependency, declared on either side.
@@ -202,12 +218,21 @@ impl<'a> Linker<'a> {
         self.remark(from, Some(relation.position.clone()), text);
     }
 
-    /// Adds an effect on another unit, which may be missing.
+    /// Adds an effect on another unit. A unit that a result starts may be missing.
     fn add_effect(&mut self, from: usize, relation: &Relation) {
-        let other = match self.find(&relation.unit) {
+        let name = &relation.unit;
+        let other = match self.find(name) {
             Resolution::Unit(to) if to == from => return self.ignore_itself(from, relation),
             Resolution::Unit(to) => Some(self.compiled[to].unit.name.clone()),
-            _ => Name::new(relation.unit.as_str()).ok(),
+            _ if relation.kind.is_trigger() => Name::new(name.as_str()).ok(),
+            resolution => {
+                let text = match resolution {
+                    Resolution::Refused => format!("ignores {name}, which was refused"),
+                    Resolution::Timer => format!("ignores {name}, which is a timer"),
+                    _ => format!("ignores {name}, which is not run here"),
+                };
+                return self.remark(from, Some(relation.position.clone()), text);
+            }
         };
         if let Some(other) = other {
             let own = &self.compiled[from].unit.name;
@@ -415,11 +440,8 @@ impl Relations {
             RelationKind::BindsTo => self.binds = true,
             RelationKind::Requires | RelationKind::RequiredBy => self.requires = true,
             RelationKind::Wants | RelationKind::WantedBy => self.wants = true,
-            // These relations give no edge.
-            RelationKind::Conflicts
-            | RelationKind::OnFailure
-            | RelationKind::OnSuccess
-            | RelationKind::PartOf => {}
+            // Effects are no edges.
+            _ => {}
         }
     }
 

@@ -135,19 +135,10 @@ const NO_COMMANDS: Unsupported = Unsupported::new(
     "is not supported: units run because they are needed, not by start and \
      stop commands: remove it or set it to no",
 );
-const RELOADS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: a reload affects one unit only: reload the other unit in \
-     an ExecReload= command",
-);
 const REQUISITE: Unsupported = Unsupported::new(
     Lifecycle,
     "is not supported: required units are always started: write Requires= and \
      After=",
-);
-const STOPS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: the unit that stops declares it: write PartOf= in the other unit",
 );
 const UPHOLDS: Unsupported = Unsupported::new(
     Lifecycle,
@@ -204,11 +195,17 @@ pub(super) const UNIT: &[Group] = &[
             "OnFailure",
             "OnSuccess",
             "PartOf",
+            "PropagateReloadFrom",
+            "PropagateReloadTo",
+            "PropagatesReloadTo",
+            "PropagatesStopTo",
+            "ReloadPropagatedFrom",
             "Requires",
             "RequiresOverridable",
             "StartLimitBurst",
             "StartLimitInterval",
             "StartLimitIntervalSec",
+            "StopPropagatedFrom",
             "Wants",
         ],
     ),
@@ -241,8 +238,6 @@ pub(super) const UNIT: &[Group] = &[
         ),
         &["SurviveFinalKillSignal"],
     ),
-    (Refused(RELOADS), UNIT_RELOADS),
-    (Refused(STOPS), &["PropagatesStopTo", "StopPropagatedFrom"]),
     (Refused(REQUISITE), &["Requisite", "RequisiteOverridable"]),
     (Refused(UPHOLDS), &["Upholds"]),
     (Refused(MOUNTS), &["RequiresMountsFor"]),
@@ -257,9 +252,6 @@ pub(super) const UNIT: &[Group] = &[
 ];
 
 const UNIT_JOB_MODES: &[&str] = &["OnFailureIsolate", "OnFailureJobMode", "OnSuccessJobMode"];
-
-const UNIT_RELOADS: &[&str] =
-    &["PropagateReloadFrom", "PropagateReloadTo", "PropagatesReloadTo", "ReloadPropagatedFrom"];
 
 const UNIT_CONDITIONS: &[&str] = &[
     "AssertACPower",

@@ -116,6 +116,7 @@ fn unsupported_options_are_reported_with_position() {
 #[test]
 fn effects_on_other_units_are_losses() {
     let web = "[Unit]\nOnFailure=mail@%n.service\nOnSuccess=db.service\n\
+               PropagatesReloadTo=db.service\nStopPropagatedFrom=db.service\n\
                [Service]\nExecStart=/usr/bin/web\n";
     let output = output(InitSystem::Systemd, &[("web.service", web)]);
     let (_, report) = output.split_once("---\n").expect("it has a report");
@@ -124,6 +125,10 @@ fn effects_on_other_units_are_losses() {
         not start mail@web.service.service
     - web.service:3:1 Unit.OnSuccess is not converted: the result of web.service does
         not start db.service
+    - web.service:4:1 Unit.PropagatesReloadTo is not converted: web.service and
+        db.service do not reload together
+    - web.service:5:1 Unit.StopPropagatedFrom is not converted: web.service and
+        db.service do not stop together
     ");
 }
 

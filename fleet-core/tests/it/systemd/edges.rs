@@ -51,6 +51,8 @@ fn output(linked: &LinkedUnits) -> String {
         ("on failure", &effects.on_failure),
         ("on success", &effects.on_success),
         ("is started by", &effects.triggered_by),
+        ("passes its reload to", &effects.reloads),
+        ("passes its stop to", &effects.stops),
     ];
     for (what, index) in indexes {
         lines.extend(index.iter().map(|(name, others)| {
@@ -281,4 +283,48 @@ fn results_start_units_that_may_be_missing() {
     job.timer is started by: b.service
     mail@a.service.service is started by: a.service
     ");
+}
+
+#[test]
+fn reloads_and_stops_are_propagated_to_present_units() {
+    let text = linked(&[
+        ("a.service", "PropagatesReloadTo=b.service none.service\nPropagatesStopTo=b.service"),
+        ("b.service", "ReloadPropagatedFrom=c.service\nStopPropagatedFrom=c.service bad.service"),
+        ("c.service", "PropagateReloadTo=a.service\nPropagatesStopTo=job.timer docker.service"),
+        ("d.service", "PropagateReloadFrom=d.service a.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service
+    b.service
+    c.service
+    d.service
+    a.service: 4:1: Unit.PropagatesReloadTo ignores none.service, which is not run here
+    b.service: 5:1: Unit.StopPropagatedFrom ignores bad.service, which was refused
+    c.service: 5:1: Unit.PropagatesStopTo ignores job.timer, which is a timer
+    c.service: 5:1: Unit.PropagatesStopTo ignores docker.service, which is not run here
+    d.service: 4:1: Unit.PropagateReloadFrom ignores d.service, which is the unit itself
+    a.service passes its reload to: b.service, d.service
+    c.service passes its reload to: a.service, b.service
+    a.service passes its stop to: b.service
+    c.service passes its stop to: b.service
+    ");
+}
+
+#[test]
+fn propagated_stops_include_those_of_requirements() {
+    let units = system(&[
+        ("a.service", "PropagatesStopTo=b.service"),
+        ("b.service", ""),
+        ("c.service", "Requires=b.service\nPropagatesStopTo=a.service d.service"),
+        ("d.service", "PartOf=a.service"),
+    ]);
+    let linked = link(&units, &outside());
+    let names =
+        |units: BTreeSet<Name>| units.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let name = |text: &str| Name::new(text).expect("it is a name");
+    let after = |unit: &str| names(linked.stopped_after(&name(unit)));
+    assert_eq!(after("a.service"), "b.service c.service d.service");
+    assert_eq!(after("b.service"), "a.service c.service d.service");
+    assert_eq!(after("d.service"), "");
+    assert_eq!(names(linked.stopped_with(&name("a.service"))), "d.service", "at a restart");
 }

@@ -59,9 +59,9 @@ fn every_option_has_one_support_entry() {
         counts.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
     insta::assert_snapshot!(wrapped(&format!("{}\nall: {total}", output.join("\n"))), @r"
     aside: 1
-    honoured: 115
+    honoured: 121
     inert: 101
-    refused: 118
+    refused: 112
     refused unless it asks for nothing: 112
     all: 447
     ");

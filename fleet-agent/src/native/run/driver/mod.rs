@@ -37,7 +37,7 @@ use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirectory};
 use crate::sleep::Sleep;
 use processes::PendingExit;
-pub(crate) use processes::result_variables;
+pub(crate) use processes::{MonitorVariables, result_variables};
 
 /// Driver of the runs of one unit, with their processes.
 pub(crate) struct RunDriver {
@@ -55,7 +55,7 @@ pub(crate) struct RunDriver {
     /// Latest requested state that has reached `service`.
     requested: RequestedState,
     /// Variables about the unit whose result has started this one, for the start commands.
-    monitor: Box<[(&'static str, String)]>,
+    monitor: Option<Box<MonitorVariables>>,
     /// Whether a run has begun.
     has_run: bool,
     written: Option<RunRecord>,
@@ -123,7 +123,7 @@ impl RunDriver {
             group: None,
             leaders: Vec::new(),
             requested: RequestedState::default(),
-            monitor: Box::default(),
+            monitor: None,
             has_run: false,
             written: None,
             notify: None,
@@ -181,8 +181,8 @@ impl RunDriver {
     }
 
     /// Sets the variables that start commands get about the unit whose result has started this one.
-    pub(crate) fn set_monitor(&mut self, variables: Vec<(&'static str, String)>) {
-        self.monitor = variables.into_boxed_slice();
+    pub(crate) fn set_monitor(&mut self, variables: Option<MonitorVariables>) {
+        self.monitor = variables.map(Box::new);
     }
 
     /// Sets the definition by which the unit is run from now on.

@@ -136,7 +136,8 @@ impl RunDriver {
         }
         match run_state.phase {
             ServicePhase::StartPre | ServicePhase::Start => {
-                variables.extend(self.monitor.iter().cloned());
+                let monitor = self.monitor.iter().flat_map(|monitor| &monitor.0);
+                variables.extend(monitor.cloned());
             }
             ServicePhase::Stop | ServicePhase::StopPost => {
                 let names = ["SERVICE_RESULT", "EXIT_CODE", "EXIT_STATUS"];
@@ -147,6 +148,9 @@ impl RunDriver {
         variables
     }
 }
+
+/// Variables about the unit whose result has started another one.
+pub(crate) struct MonitorVariables(pub(crate) Vec<(&'static str, String)>);
 
 /// Returns the variables with these names for the result of a run, the kind of exit of its main
 /// process, and its exit status or signal. A variable without a value is left out.

@@ -77,6 +77,11 @@ impl LoadedGraph {
         self.linked.stopped_with(name)
     }
 
+    /// Returns the units that systemd would stop if it stops a unit without starting it again.
+    pub(super) fn stopped_after(&self, name: &Name) -> BTreeSet<Name> {
+        self.linked.stopped_after(name)
+    }
+
     /// Returns the effects of units on other units.
     pub(super) fn effects(&self) -> &Effects {
         &self.linked.effects

@@ -16,7 +16,7 @@
 //! | `graph` | the graph of all loaded units, rebuilt when they change |
 //! | `external` | external units, which this manager does not run |
 //! | `calls`, `waiters` | start, stop, restart, reload, unload; the callers that wait for them |
-//! | `follow_ups` | `OnFailure=` and `OnSuccess=` |
+//! | `follow_ups` | effects on other units: `OnFailure=`, `PropagatesStopTo=` and similar |
 //! | `status` | a loaded unit; its published status: of its run, otherwise of the planner |
 //! | `recovery` | the units that an earlier daemon has left |
 //!
@@ -34,7 +34,7 @@ mod waiters;
 pub(in crate::native) use self::recovery::ManagedUnitsConfig;
 pub(super) use self::status::{Definition, known, name_of};
 pub(super) use self::waiters::hit_start_limit;
-pub(super) use follow_ups::FollowUps;
+pub(super) use follow_ups::{FollowUps, RunEnd};
 pub(super) use graph::{LoadedGraph, PulledTimer};
 pub(in crate::native) use status::{LoadedUnit, PublishedStatus, Statuses};
 
