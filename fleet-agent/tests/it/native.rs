@@ -40,3 +40,4 @@ mod unit_relations;
 mod unit_types;
 mod unrecoverable;
 mod unresponsive_files;
+mod upkeep;

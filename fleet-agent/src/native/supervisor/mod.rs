@@ -189,7 +189,8 @@ impl Supervisor {
     fn deadlines(&self) -> impl Iterator<Item = Timestamp> {
         let failed_spawns = self.failed_spawns.front().map(|(due, ..)| *due);
         let planner = self.core.planner.next_deadline().into_iter();
-        planner.chain(failed_spawns).chain(self.managed.relink_due())
+        let managed = self.managed.relink_due().into_iter().chain(self.managed.upkeep_due());
+        planner.chain(failed_spawns).chain(managed)
     }
 
     /// Carries out the pending actions and publishes the changes.
@@ -201,13 +202,15 @@ impl Supervisor {
         }
         self.report_failed_spawns(now);
         self.managed.restart_dependents_of_due_restarts(&mut self.core, now);
+        self.managed.retry_upheld(&mut self.core, now);
         // An action for a run that is already gone is answered at once, which may cause further
         // actions.
         let mut changed = BTreeSet::new();
         loop {
             let actions = self.core.planner.next_actions(now);
             let batch = self.core.planner.take_changed();
-            let again = self.managed.restart_pending(&mut self.core, &batch);
+            let again = self.managed.restart_pending(&mut self.core, &batch)
+                | self.managed.check_upkeep(&mut self.core, &batch);
             changed.extend(batch);
             if actions.is_empty() && !again {
                 break;

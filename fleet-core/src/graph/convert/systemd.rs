@@ -80,6 +80,7 @@ fn finish(units: &[FileUnit], linked: LinkedUnits, report: &mut Report<'_>) -> V
             report.remark(at(*file, &remark.position), message, MANUAL_REMEDY);
         }
         report_lost_links(*file, unit, &linked.units, report);
+        report_lost_upkeep(*file, unit, report);
     }
     let mut drafts = Vec::new();
     for unit in linked.units {
@@ -87,6 +88,26 @@ fn finish(units: &[FileUnit], linked: LinkedUnits, report: &mut Report<'_>) -> V
         drafts.extend(found.map(|(file, _)| Draft::new(*file, report, Arc::unwrap_or_clone(unit))));
     }
     drafts
+}
+
+/// Reports that units of this format are not upheld, and that all of them stop when unneeded.
+fn report_lost_upkeep(file: usize, unit: &CompiledUnit, report: &mut Report<'_>) {
+    let upholds =
+        |it: &&Relation| matches!(it.kind, RelationKind::UpheldBy | RelationKind::Upholds);
+    for relation in unit.relations.iter().filter(upholds) {
+        let message = format!(
+            "{} becomes a dependency, which does not start an ended unit again",
+            relation.position.option
+        );
+        report.loss(at(file, &relation.position), message, "write `restart: always` in that unit");
+    }
+    if let Some(position) = unit.position_of("Unit", "StopWhenUnneeded") {
+        let message = format!(
+            "{} has no equivalent: each unit stops once no needed unit depends on it",
+            position.option
+        );
+        report.remark(at(file, &position), message, MANUAL_REMEDY);
+    }
 }
 
 /// Reports each link of a file that cannot become an alias, because another unit already has that
@@ -336,8 +357,10 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
         let relations = std::mem::take(&mut unit.relations);
         for relation in relations {
             let inside = known.contains(relation.unit.as_str());
-            let of_install =
-                matches!(relation.kind, RelationKind::RequiredBy | RelationKind::WantedBy);
+            let of_install = matches!(
+                relation.kind,
+                RelationKind::RequiredBy | RelationKind::UpheldBy | RelationKind::WantedBy
+            );
             let applies = enabled || !of_install;
             let has_edge = !relation.kind.is_effect()
                 && !matches!(relation.kind, RelationKind::Conflicts | RelationKind::PartOf);
@@ -353,7 +376,11 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
                     let help = format!("if {other} should run, submit its file as well");
                     report.remark(position, message, help);
                 }
-                RelationKind::BindsTo | RelationKind::Requires | RelationKind::Wants => {
+                RelationKind::BindsTo
+                | RelationKind::Requires
+                | RelationKind::Requisite
+                | RelationKind::Upholds
+                | RelationKind::Wants => {
                     let message = format!("{option} names {other}, which is not among the files");
                     let help = format!(
                         "submit {other} as well; or write a stanza that provides `{other}`, and \
@@ -361,13 +388,15 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
                     );
                     report.loss(position, message, help);
                 }
-                RelationKind::RequiredBy | RelationKind::WantedBy if applies => {
+                RelationKind::RequiredBy | RelationKind::UpheldBy | RelationKind::WantedBy
+                    if applies =>
+                {
                     let message =
                         format!("{option}: {other}, which starts {name}, is not among the files");
                     let help = format!("name `{name}` in waits-for of the goal's unit");
                     report.remark(position, message, help);
                 }
-                RelationKind::RequiredBy | RelationKind::WantedBy => {
+                RelationKind::RequiredBy | RelationKind::UpheldBy | RelationKind::WantedBy => {
                     let message = format!(
                         "{option} is not converted: {other} starts {name} only if it is enabled"
                     );

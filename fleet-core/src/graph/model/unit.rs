@@ -218,6 +218,10 @@ pub enum EdgeKind {
     /// The unit starts once the dependency is active or has completed. A later loss of the
     /// dependency does not stop the unit.
     DependsMs,
+    /// The unit starts once the dependency is active, but does not make it needed. A unit that
+    /// nothing else makes needed, and is not active, blocks the start. A later loss of the
+    /// dependency does not stop the unit. Corresponds to `Requisite=` in systemd.
+    Requisite,
     /// The unit starts once the dependency is active, has failed or completed, or cannot start.
     WaitsFor,
     /// If the unit is needed, the dependency is needed too, but neither waits for the other.
@@ -231,8 +235,14 @@ pub enum EdgeKind {
 
 impl EdgeKind {
     /// All kinds, strongest first.
-    pub const ALL: [Self; 5] =
-        [Self::DependsOn, Self::DependsMs, Self::WaitsFor, Self::Pulls, Self::After];
+    pub const ALL: [Self; 6] = [
+        Self::DependsOn,
+        Self::DependsMs,
+        Self::Requisite,
+        Self::WaitsFor,
+        Self::Pulls,
+        Self::After,
+    ];
 
     /// Returns the kind's key in a stanza.
     #[must_use]
@@ -240,6 +250,7 @@ impl EdgeKind {
         match self {
             Self::DependsOn => "depends-on",
             Self::DependsMs => "depends-ms",
+            Self::Requisite => "requisite",
             Self::WaitsFor => "waits-for",
             Self::Pulls => "pulls",
             Self::After => "after",
@@ -249,7 +260,7 @@ impl EdgeKind {
     /// Returns whether the dependency is needed whenever the dependent is needed.
     #[must_use]
     pub fn requires(self) -> bool {
-        self != Self::After
+        !matches!(self, Self::After | Self::Requisite)
     }
 
     /// Returns whether the edge orders the starts and stops of its two units. Ordering edges must

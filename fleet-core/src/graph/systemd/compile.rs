@@ -34,6 +34,8 @@ pub struct CompiledUnit {
     pub aliases: BTreeSet<UnitName>,
     /// Whether the unit gets systemd's default dependencies (`DefaultDependencies=`).
     pub default_dependencies: bool,
+    /// Whether the unit stops once no active unit needs it (`StopWhenUnneeded=`).
+    pub stop_when_unneeded: bool,
     /// Remarks for people, in the order of the file.
     pub remarks: Vec<Remark>,
     /// Positions of the honoured options.
@@ -256,6 +258,7 @@ impl<'a> Compiler<'a> {
 
     fn finish(mut self) -> Result<CompiledUnit, UnitRefusals> {
         let draft = std::mem::take(&mut self.draft);
+        let stop_when_unneeded = draft.stop_when_unneeded;
         let default_dependencies = draft.default_dependencies.unwrap_or(true);
         let name = Name::new(self.name.as_str()).map_err(|problem| problem.to_string());
         // If options were refused, whatever seems missing may be among them.
@@ -281,6 +284,7 @@ impl<'a> Compiler<'a> {
                 relations: self.relations,
                 aliases: self.aliases,
                 default_dependencies,
+                stop_when_unneeded,
                 remarks: self.remarks,
                 positions,
             }),
@@ -414,10 +418,15 @@ pub enum RelationKind {
     RequiredBy,
     /// `Requires=`.
     Requires,
+    /// `Requisite=`.
+    Requisite,
     /// `StopPropagatedFrom=`.
     StopPropagatedFrom,
-    /// `WantedBy=` or `UpheldBy=`. In systemd `UpheldBy=` also causes restarts, but here only the
-    /// unit's own `Restart=` does.
+    /// `UpheldBy=`.
+    UpheldBy,
+    /// `Upholds=`.
+    Upholds,
+    /// `WantedBy=`.
     WantedBy,
     /// `Wants=`.
     Wants,
@@ -445,10 +454,13 @@ pub(super) fn relations(
         }
         ("Unit", "StopPropagatedFrom") => RelationKind::StopPropagatedFrom,
         ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
+        ("Unit", "Requisite" | "RequisiteOverridable") => RelationKind::Requisite,
+        ("Unit", "Upholds") => RelationKind::Upholds,
         ("Unit", "Wants") => RelationKind::Wants,
         ("Unit", "Conflicts") => RelationKind::Conflicts,
         ("Install", "RequiredBy") => RelationKind::RequiredBy,
-        ("Install", "WantedBy" | "UpheldBy") => RelationKind::WantedBy,
+        ("Install", "UpheldBy") => RelationKind::UpheldBy,
+        ("Install", "WantedBy") => RelationKind::WantedBy,
         _ => return None,
     };
     let named = |name: UnitName| {

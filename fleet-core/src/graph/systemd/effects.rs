@@ -24,14 +24,38 @@ pub struct Effects {
     /// Units that stop once the unit has stopped or ended, unless it restarts by request
     /// (`PropagatesStopTo=`).
     pub stops: UnitIndex,
+    /// Units that start again as long as the unit is active (`Upholds=`).
+    pub upholds: UnitIndex,
+    /// Units that uphold the unit.
+    pub upheld_by: UnitIndex,
+    /// For each unit with `StopWhenUnneeded=`, the units that need it.
+    pub needed_by: UnitIndex,
+    /// Units with `StopWhenUnneeded=` that the unit needs.
+    pub may_unneed: UnitIndex,
+}
+
+fn insert(index: &mut UnitIndex, unit: &Name, other: &Name) {
+    index.entry(unit.clone()).or_default().insert(other.clone());
 }
 
 impl Effects {
+    /// Adds a unit with `StopWhenUnneeded=` and the units that need it.
+    pub(super) fn add_needed_by<'a>(&mut self, unit: &Name, by: impl Iterator<Item = &'a Name>) {
+        self.needed_by.entry(unit.clone()).or_default();
+        for other in by {
+            insert(&mut self.needed_by, unit, other);
+            insert(&mut self.may_unneed, other, unit);
+        }
+    }
+
+    /// Adds that one unit upholds another one.
+    pub(super) fn add_upheld(&mut self, upholder: &Name, upheld: &Name) {
+        insert(&mut self.upholds, upholder, upheld);
+        insert(&mut self.upheld_by, upheld, upholder);
+    }
+
     /// Adds the effect of a relation that `from` declares for `to`. Other relations have none.
     pub(super) fn add(&mut self, kind: RelationKind, from: &Name, to: &Name) {
-        let insert = |index: &mut UnitIndex, unit: &Name, other: &Name| {
-            index.entry(unit.clone()).or_default().insert(other.clone());
-        };
         match kind {
             RelationKind::OnFailure => insert(&mut self.on_failure, from, to),
             RelationKind::OnSuccess => insert(&mut self.on_success, from, to),

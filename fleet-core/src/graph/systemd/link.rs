@@ -48,11 +48,14 @@ pub struct LinkedUnits {
 /// |---|---|
 /// | `BindsTo=` | `depends-on` |
 /// | `Requires=` and `After=` | `depends-ms` |
-/// | `Wants=` and `After=` | `waits-for` |
-/// | `Requires=` or `Wants=` | `pulls` |
+/// | `Requisite=` and `Requires=`, `Wants=` or `Upholds=` | `depends-ms` |
+/// | `Requisite=` | `requisite` |
+/// | `Wants=` or `Upholds=`, and `After=` | `waits-for` |
+/// | `Requires=`, `Wants=` or `Upholds=` | `pulls` |
 /// | `After=` | `after` |
 ///
-/// `Before=`, `RequiredBy=` and `WantedBy=` are the reverse of `After=`, `Requires=` and `Wants=`.
+/// `Before=`, `RequiredBy=`, `WantedBy=` and `UpheldBy=` are the reverse of `After=`, `Requires=`,
+/// `Wants=` and `Upholds=`.
 /// If X declares `Before=` for the unit, for example, the unit gets an edge to X, as if it declared
 /// `After=` for X. `PartOf=` gives no edge; it only adds to [`stops`](LinkedUnits::stops).
 ///
@@ -117,6 +120,7 @@ fn reachable<'a, I: Iterator<Item = &'a Name>>(
 struct Relations {
     binds: bool,
     requires: bool,
+    requisite: bool,
     wants: bool,
     after: bool,
 }
@@ -256,7 +260,10 @@ impl<'a> Linker<'a> {
     fn bind(&mut self, from: usize, to: usize, kind: RelationKind) {
         let reversed = matches!(
             kind,
-            RelationKind::Before | RelationKind::RequiredBy | RelationKind::WantedBy
+            RelationKind::Before
+                | RelationKind::RequiredBy
+                | RelationKind::UpheldBy
+                | RelationKind::WantedBy
         );
         let (dependent, dependency) = if reversed { (to, from) } else { (from, to) };
         if kind != RelationKind::PartOf {
@@ -268,21 +275,25 @@ impl<'a> Linker<'a> {
                 | RelationKind::PartOf
                 | RelationKind::RequiredBy
                 | RelationKind::Requires
+                | RelationKind::Requisite
         );
+        let name = |at: usize| self.compiled[at].unit.name.clone();
+        let (dependency, dependent) = (name(dependency), name(dependent));
+        if matches!(kind, RelationKind::UpheldBy | RelationKind::Upholds) {
+            self.linked.effects.add_upheld(&dependent, &dependency);
+        }
         if stops {
-            let name = |at: usize| self.compiled[at].unit.name.clone();
-            let (dependency, dependent) = (name(dependency), name(dependent));
             self.linked.stops.entry(dependency).or_default().insert(dependent);
         }
     }
 
-    /// Handles a relation to a refused unit. `BindsTo=` and `Requires=` become an edge to a target
+    /// Handles a relation to a refused unit. `BindsTo=`, `Requires=` and `Requisite=` become an edge to a target
     /// without a provider, so that the graph blocks the dependent. Other relations are ignored with
     /// a remark.
     fn link_to_refused(&mut self, from: usize, relation: &'a Relation) {
         let name = &relation.unit;
         match relation.kind {
-            RelationKind::BindsTo | RelationKind::Requires => {
+            RelationKind::BindsTo | RelationKind::Requires | RelationKind::Requisite => {
                 self.to_refused.entry((from, name.as_str())).or_default().add(relation.kind);
                 let text = format!("blocks the unit, because {name} was refused");
                 self.remark(from, Some(relation.position.clone()), text);
@@ -314,7 +325,10 @@ impl<'a> Linker<'a> {
 
     fn drop_or_refuse(&mut self, from: usize, relation: &Relation) {
         let name = &relation.unit;
-        if matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requires) {
+        if matches!(
+            relation.kind,
+            RelationKind::BindsTo | RelationKind::Requires | RelationKind::Requisite
+        ) {
             let problem = format!(
                 "names {name}, which is not run here: submit it as well, write Wants=, or declare \
                  it active on the machine: native_external = [\"{name}=up\"]"
@@ -363,6 +377,7 @@ impl<'a> Linker<'a> {
     fn finish(mut self) -> LinkedUnits {
         self.check_bindings();
         let mut edges: BTreeMap<usize, Vec<(EdgeKind, Target)>> = BTreeMap::new();
+        self.add_unneeded();
         for ((from, to), relation) in &self.relations {
             let name = &self.compiled[*to].unit.name;
             let refused = self.linked.refused.contains_key(name);
@@ -379,6 +394,27 @@ impl<'a> Linker<'a> {
         }
         self.linked.units.sort_by(|a, b| a.name.cmp(&b.name));
         self.linked
+    }
+
+    /// Finds the units that need each unit with `StopWhenUnneeded=`.
+    fn add_unneeded(&mut self) {
+        let mut needed_by: BTreeMap<usize, Vec<&Name>> = BTreeMap::new();
+        for (at, unit) in self.compiled.iter().enumerate().filter(|(_, it)| it.stop_when_unneeded) {
+            if self.index.get(unit.unit.name.as_str()) == Some(&at) {
+                needed_by.insert(at, Vec::new());
+            }
+        }
+        if needed_by.is_empty() {
+            return;
+        }
+        for ((from, to), relation) in &self.relations {
+            if let Some(by) = needed_by.get_mut(to).filter(|_| relation.needs()) {
+                by.push(&self.compiled[*from].unit.name);
+            }
+        }
+        for (at, by) in needed_by {
+            self.linked.effects.add_needed_by(&self.compiled[at].unit.name, by.into_iter());
+        }
     }
 
     fn add_unit(&mut self, at: usize, mut edges: Vec<(EdgeKind, Target)>) {
@@ -401,8 +437,8 @@ impl<'a> Linker<'a> {
         self.linked.units.push(unit);
     }
 
-    /// Checks the order of each unit with `BindsTo=` and the unit that it names. Unlike in systemd,
-    /// `BindsTo=` implies here that the first unit starts after the named unit.
+    /// Checks the order of each unit with `BindsTo=` or `Requisite=` and the unit that it names.
+    /// Unlike in systemd, these imply here that the first unit starts after the named unit.
     ///
     /// - If the named unit is ordered after the first unit, the first unit is refused.
     /// - If the first unit has no `After=` for the named unit, a remark reports the implied order.
@@ -411,7 +447,9 @@ impl<'a> Linker<'a> {
             for relation in &unit.relations {
                 let Some(&from) = self.index.get(unit.unit.name.as_str()) else { continue };
                 let Resolution::Unit(to) = self.find(&relation.unit) else { continue };
-                if relation.kind != RelationKind::BindsTo || from == to {
+                let orders =
+                    matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requisite);
+                if !orders || from == to {
                     continue;
                 }
                 let after = |from, to| {
@@ -420,8 +458,9 @@ impl<'a> Linker<'a> {
                 let name = &relation.unit;
                 if after(to, from) {
                     let problem = format!(
-                        "names {name}, which is ordered after this unit, but BindsTo= needs the \
-                         opposite order: write Requires="
+                        "names {name}, which is ordered after this unit, but {}= needs the \
+                         opposite order: write Requires=",
+                        relation.position.name()
                     );
                     self.refuse(from, relation, RefusalCause::Setting, problem);
                 } else if !after(from, to) {
@@ -439,16 +478,29 @@ impl Relations {
             RelationKind::After | RelationKind::Before => self.after = true,
             RelationKind::BindsTo => self.binds = true,
             RelationKind::Requires | RelationKind::RequiredBy => self.requires = true,
-            RelationKind::Wants | RelationKind::WantedBy => self.wants = true,
+            RelationKind::Requisite => self.requisite = true,
+            RelationKind::Upholds
+            | RelationKind::UpheldBy
+            | RelationKind::Wants
+            | RelationKind::WantedBy => self.wants = true,
             // Effects are no edges.
             _ => {}
         }
+    }
+
+    /// Returns whether the unit needs the dependency while it is active.
+    fn needs(self) -> bool {
+        self.binds || self.requires || self.requisite || self.wants
     }
 
     fn edge(self) -> Option<EdgeKind> {
         match self {
             Self { binds: true, .. } => Some(EdgeKind::DependsOn),
             Self { requires: true, after: true, .. } => Some(EdgeKind::DependsMs),
+            Self { requisite: true, requires, wants, .. } if requires || wants => {
+                Some(EdgeKind::DependsMs)
+            }
+            Self { requisite: true, .. } => Some(EdgeKind::Requisite),
             Self { wants: true, after: true, .. } => Some(EdgeKind::WaitsFor),
             Self { requires: true, .. } | Self { wants: true, .. } => Some(EdgeKind::Pulls),
             Self { after: true, .. } => Some(EdgeKind::After),
@@ -460,7 +512,7 @@ impl Relations {
     /// provides the target of this edge, so the graph blocks the dependent. The dependent is
     /// blocked even without `After=`, because systemd could not start it either.
     fn edge_to_refused(self) -> Option<EdgeKind> {
-        let requires = self.binds || self.requires;
+        let requires = self.binds || self.requires || self.requisite;
         requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })
     }
 }

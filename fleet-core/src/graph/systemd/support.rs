@@ -125,26 +125,6 @@ const JOBS: Unsupported = Unsupported::new(
     "is not supported: there are no jobs here: remove it, and limit the start with \
      TimeoutStartSec=",
 );
-const MOUNTS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: nothing is mounted here: remove it, and check the mount \
-     in an ExecCondition= command such as mountpoint -q",
-);
-const NO_COMMANDS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: units run because they are needed, not by start and \
-     stop commands: remove it or set it to no",
-);
-const REQUISITE: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: required units are always started: write Requires= and \
-     After=",
-);
-const UPHOLDS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: each unit restarts by its own policy: write Wants= here \
-     and Restart=always in the other unit",
-);
 const CLOCK_CHANGES: Unsupported = Unsupported::new(
     Lifecycle,
     "is not supported: a timer elapses only at its scheduled times, and \
@@ -202,17 +182,28 @@ pub(super) const UNIT: &[Group] = &[
             "ReloadPropagatedFrom",
             "Requires",
             "RequiresOverridable",
+            "Requisite",
+            "RequisiteOverridable",
             "StartLimitBurst",
             "StartLimitInterval",
             "StartLimitIntervalSec",
             "StopPropagatedFrom",
+            "StopWhenUnneeded",
+            "Upholds",
             "Wants",
         ],
     ),
     (Ignored("affects only `systemctl isolate`"), &["AllowIsolate", "IgnoreOnIsolate"]),
     (Ignored("affects only systemd's memory"), &["CollectMode"]),
     (Ignored("only names the source of the file"), &["SourcePath"]),
-    (Ignored("has no effect, because nothing is mounted here"), &["WantsMountsFor"]),
+    (
+        Ignored("has no effect: nothing is mounted here, but /etc/fstab is mounted before"),
+        &["RequiresMountsFor", "WantsMountsFor"],
+    ),
+    (
+        Ignored("has no effect: fleet starts and stops units to reach their requested state"),
+        &["RefuseManualStart", "RefuseManualStop"],
+    ),
     (
         Ignored("has no effect without an action"),
         &["FailureActionExitStatus", "SuccessActionExitStatus"],
@@ -225,10 +216,6 @@ pub(super) const UNIT: &[Group] = &[
     (Refused(ACTION), &["JobTimeoutRebootArgument", "RebootArgument"]),
     (RefusedUnless(&["0", "infinity"], JOBS), &["JobRunningTimeoutSec", "JobTimeoutSec"]),
     (
-        RefusedUnless(NO, NO_COMMANDS),
-        &["RefuseManualStart", "RefuseManualStop", "StopWhenUnneeded"],
-    ),
-    (
         RefusedUnless(
             NO,
             Unsupported::new(
@@ -238,9 +225,6 @@ pub(super) const UNIT: &[Group] = &[
         ),
         &["SurviveFinalKillSignal"],
     ),
-    (Refused(REQUISITE), &["Requisite", "RequisiteOverridable"]),
-    (Refused(UPHOLDS), &["Upholds"]),
-    (Refused(MOUNTS), &["RequiresMountsFor"]),
     (
         Refused(Unsupported::new(
             Sandboxing,

@@ -53,6 +53,10 @@ fn output(linked: &LinkedUnits) -> String {
         ("is started by", &effects.triggered_by),
         ("passes its reload to", &effects.reloads),
         ("passes its stop to", &effects.stops),
+        ("upholds", &effects.upholds),
+        ("is upheld by", &effects.upheld_by),
+        ("is needed by", &effects.needed_by),
+        ("may no longer need", &effects.may_unneed),
     ];
     for (what, index) in indexes {
         lines.extend(index.iter().map(|(name, others)| {
@@ -109,6 +113,8 @@ fn each_relation_has_its_edge() {
     with e.service stops d.service
     with i.service stops h.service
     with j.service stops b.service, i.service
+    c.service upholds: j.service
+    j.service is upheld by: c.service
     ");
 }
 
@@ -327,4 +333,52 @@ fn propagated_stops_include_those_of_requirements() {
     assert_eq!(after("b.service"), "a.service c.service d.service");
     assert_eq!(after("d.service"), "");
     assert_eq!(names(linked.stopped_with(&name("a.service"))), "d.service", "at a restart");
+}
+
+#[test]
+fn requisites_and_upheld_units_have_edges() {
+    let text = linked(&[
+        ("a.service", "Requisite=b.service c.service d.service bad.service docker.service"),
+        ("b.service", ""),
+        ("c.service", "StopWhenUnneeded=yes\nUpholds=f.service none.service"),
+        ("d.service", "Upholds=c.service\nAfter=c.service\n[Install]\nUpheldBy=a.service"),
+        ("e.service", "Requisite=none.service"),
+        ("f.service", "Requisite=g.service"),
+        ("g.service", "After=f.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r#"
+    a.service
+      depends-ms bad.service
+      depends-ms d.service
+      requisite b.service
+      requisite c.service
+    b.service
+    c.service
+    d.service
+      waits-for c.service
+    g.service
+    no e.service: 4:1: Unit.Requisite names none.service, which is not run here: submit
+          it as well, write Wants=, or declare it active on the machine: native_external
+          = ["none.service=up"]
+    no f.service: 4:1: Unit.Requisite names g.service, which is ordered after this unit,
+          but Requisite= needs the opposite order: write Requires=
+    a.service: 4:1: Unit.Requisite blocks the unit, because bad.service was refused
+    a.service: 4:1: Unit.Requisite also orders the unit after b.service
+    a.service: 4:1: Unit.Requisite also orders the unit after c.service
+    a.service: 4:1: Unit.Requisite also orders the unit after d.service
+    c.service: 5:1: Unit.Upholds ignores none.service, which is not run here
+    with b.service stops a.service
+    with c.service stops a.service
+    with d.service stops a.service
+    with g.service stops f.service
+    a.service upholds: d.service
+    c.service upholds: f.service
+    d.service upholds: c.service
+    c.service is upheld by: d.service
+    d.service is upheld by: a.service
+    f.service is upheld by: c.service
+    c.service is needed by: a.service, d.service
+    a.service may no longer need: c.service
+    d.service may no longer need: c.service
+    "#);
 }

@@ -12,11 +12,12 @@ use super::broken::{BROKEN, ODD, whole};
 use crate::init::config::cases;
 
 /// Lines that a unit of each type may have.
-const LINES: [&str; 64] = [
+const LINES: [&str; 65] = [
     "description: two  words",
     "depends-on: t1, t2",
     "depends-on: t3,\n  t4",
     "depends-ms: t1",
+    "requisite: t8",
     "waits-for: t2,t5\nwaits-for: t6",
     "pulls: t1",
     "after: t7",

@@ -228,7 +228,7 @@ impl ManagedUnits {
     }
 
     /// Tries a failed or completed unit again at once, if it waits for a retry.
-    fn retry_now(&mut self, core: &mut Core, name: &Name) {
+    pub(super) fn retry_now(&mut self, core: &mut Core, name: &Name) {
         if core.planner.retry_now(&Target::from(name), core.now())
             && let Some(entry) = core.units.get_mut(name)
         {

@@ -17,6 +17,7 @@
 //! | `external` | external units, which this manager does not run |
 //! | `calls`, `waiters` | start, stop, restart, reload, unload; the callers that wait for them |
 //! | `follow_ups` | effects on other units: `OnFailure=`, `PropagatesStopTo=` and similar |
+//! | `upkeep` | starts and stops by the state of other units: `Upholds=`, `StopWhenUnneeded=` |
 //! | `status` | a loaded unit; its published status: of its run, otherwise of the planner |
 //! | `recovery` | the units that an earlier daemon has left |
 //!
@@ -29,6 +30,7 @@ mod follow_ups;
 mod graph;
 mod recovery;
 pub(super) mod status;
+mod upkeep;
 mod waiters;
 
 pub(in crate::native) use self::recovery::ManagedUnitsConfig;
@@ -58,6 +60,7 @@ use external::External;
 use follow_ups::UnitResult;
 use graph::NamedObservation;
 use status::{LoadedUnits, status_of};
+use upkeep::Upkeep;
 use waiters::{Waiters, is_over, start_result, stop_result};
 
 /// All units that fleet has loaded.
@@ -69,6 +72,7 @@ pub(super) struct ManagedUnits {
     graph: LoadedGraph,
     timers: Timers,
     follow_ups: FollowUps,
+    upkeep: Upkeep,
     waiters: Waiters,
     /// Units to restart, each with its current run. The unit is restarted as soon as this run is
     /// over, even if the run has failed.
@@ -92,6 +96,7 @@ impl ManagedUnits {
             graph,
             timers,
             follow_ups,
+            upkeep: Upkeep::default(),
             waiters: Waiters::default(),
             pending_restarts: BTreeMap::new(),
             statuses,
@@ -230,6 +235,7 @@ impl ManagedUnits {
             self.graph.remove_timer(unit);
         }
         self.loaded_units.remove(&name);
+        self.upkeep.forget(&name);
         self.graph.mark_stale();
         self.statuses.remove(unit);
         self.timers.on_unit_changed(unit);
