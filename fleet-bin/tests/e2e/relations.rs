@@ -1,14 +1,8 @@
-//! Effects of a unit on other units: `OnFailure=` and `PropagatesReloadTo=`.
+//! Effects of a unit on other units: `OnFailure=`.
 
 use std::path::Path;
 
 use crate::daemon::{Cluster, wait_for};
-
-/// Loads or starts a unit.
-fn submit(cluster: &Cluster, command: &str, name: &str, text: &str) {
-    let path = cluster.write(name, text);
-    cluster.succeed(&[command.as_ref(), path.as_os_str()]);
-}
 
 fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -29,7 +23,8 @@ fn failure_starts_the_handler_with_the_result() {
          $$MONITOR_SERVICE_RESULT $$MONITOR_EXIT_CODE $$MONITOR_EXIT_STATUS >> {}'\n",
         report.display()
     );
-    submit(&cluster, "load", "notify@web.service.service", &handler);
+    let path = cluster.write("notify@web.service.service", &handler);
+    cluster.succeed(&["load".as_ref(), path.as_os_str()]);
     let web = "[Unit]\nOnFailure=notify@%n.service\nStartLimitBurst=2\n\
                [Service]\nExecStart=/bin/sh -c 'exit 7'\nRestart=on-failure\nRestartSec=10ms\n";
     let path = cluster.write("web.service", web);
@@ -38,25 +33,4 @@ fn failure_starts_the_handler_with_the_result() {
     assert_eq!(wait_for_lines(&report, 1), ["web.service exit-code exited 7\n"]);
     let rows = cluster.rows("notify@web.service.service");
     assert_eq!(rows[0]["desiredState"], "loaded", "{rows:?}");
-}
-
-#[test]
-fn reload_reaches_the_units_to_which_it_is_propagated() {
-    let cluster = Cluster::start(&[]);
-    let reloaded = cluster.path("reloaded");
-    let unit = |name: &str, options: &str| {
-        let text = format!(
-            "[Unit]\n{options}\n[Service]\nExecStart=/bin/sleep infinity\n\
-             ExecReload=/bin/sh -c 'echo {name} >> {}'\n",
-            reloaded.display()
-        );
-        submit(&cluster, "start", &format!("{name}.service"), &text);
-    };
-    unit("web", "PropagatesReloadTo=worker.service");
-    unit("worker", "");
-    unit("other", "ReloadPropagatedFrom=worker.service");
-    cluster.succeed(&["reload", "web.service"]);
-    let mut all = wait_for_lines(&reloaded, 3);
-    all.sort();
-    assert_eq!(all, ["other\n", "web\n", "worker\n"]);
 }

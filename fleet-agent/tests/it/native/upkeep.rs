@@ -25,9 +25,8 @@ async fn requisite_fails_the_start_unless_it_is_active() {
     assert!(matches!(&refused, ServiceError::StartFailed { .. }), "{refused}");
     load(&bench, "b.service", "", SLEEP).await;
     let refused = bench.start("a.service").await.expect_err("it needs an inactive unit");
-    let problem = "it needs b.service, which is not active";
-    let is_expected = |it: &ServiceError| matches!(it, ServiceError::StartFailed { problem: found, .. } if found == problem);
-    assert!(is_expected(&refused), "{refused:?}");
+    let ServiceError::StartFailed { problem, .. } = &refused else { panic!("{refused:?}") };
+    assert_eq!(problem, "it needs b.service, which is not active");
     assert!(is_down(&bench.state("b.service").await), "it was not started");
     bench.stop("a.service").await;
     bench.start("b.service").await.expect("it starts");
@@ -97,10 +96,8 @@ async fn unneeded_unit_stops_once_no_unit_needs_it() {
     assert_eq!(bench.get("b.service").await.known.requested, TargetState::Launched);
 
     let hold = bench.path("hold");
-    let job = format!(
-        "Type=oneshot\nExecStart=/bin/sh -c 'while test -e {}; do sleep .01; done'",
-        hold.display()
-    );
+    let job = "Type=oneshot\nExecStart=/bin/sh -c 'while test -e FILE; do sleep .01; done'";
+    let job = job.replace("FILE", &hold.display().to_string());
     load(&bench, "job.service", "Wants=b.service\nAfter=b.service", &job).await;
     for _ in 0..2 {
         std::fs::write(&hold, "").expect("it can be written");

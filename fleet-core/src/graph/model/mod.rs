@@ -1,9 +1,11 @@
 //! What a unit is.
 
+mod edge;
 mod run;
 mod signal;
 mod unit;
 
+pub use edge::EdgeKind;
 pub use run::{
     Command, DelayGrowth, DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, Exit, Kill,
     KillMode, NotifyAccess, OnCleanExit, ResourceLimits, Restart, RestartLimit, RestartWhen,
@@ -11,6 +13,6 @@ pub use run::{
 };
 pub use signal::Signal;
 pub use unit::{
-    ConditionResult, ConditionTest, EdgeKind, InitUnit, InvalidName, LinePattern, LinePatternError,
-    Name, Readiness, ServiceType, Target, Timeouts, UnitCondition,
+    ConditionResult, ConditionTest, InitUnit, InvalidName, LinePattern, LinePatternError, Name,
+    Readiness, ServiceType, Target, Timeouts, UnitCondition,
 };

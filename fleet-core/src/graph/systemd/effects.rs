@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::compile::RelationKind;
+use super::link::LinkedUnits;
 use crate::graph::model::Name;
 
 /// Other units, by unit.
@@ -88,4 +89,35 @@ impl RelationKind {
     pub(super) fn is_trigger(self) -> bool {
         matches!(self, Self::OnFailure | Self::OnSuccess)
     }
+}
+
+impl LinkedUnits {
+    /// Returns all units that systemd stops together with a unit, directly or indirectly. The unit
+    /// itself is not included. A restart of the unit restarts them.
+    #[must_use]
+    pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
+        reachable(unit, |next| self.stops.get(next).into_iter().flatten())
+    }
+
+    /// Returns all units that systemd stops if it stops a unit, and the unit does not start again:
+    /// also those to which the stop is propagated (`PropagatesStopTo=`). The unit itself is not
+    /// included.
+    #[must_use]
+    pub fn stopped_after(&self, unit: &Name) -> BTreeSet<Name> {
+        let indexes = [&self.stops, &self.effects.stops];
+        reachable(unit, |next| indexes.into_iter().filter_map(move |it| it.get(next)).flatten())
+    }
+}
+
+/// Returns all units that `next` reaches from a unit, without that unit.
+fn reachable<'a, I: Iterator<Item = &'a Name>>(
+    unit: &'a Name,
+    next: impl Fn(&'a Name) -> I,
+) -> BTreeSet<Name> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![unit];
+    while let Some(at) = open.pop() {
+        open.extend(next(at).filter(|name| *name != unit && found.insert((*name).clone())));
+    }
+    found
 }

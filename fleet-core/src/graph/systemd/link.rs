@@ -48,7 +48,7 @@ pub struct LinkedUnits {
 /// |---|---|
 /// | `BindsTo=` | `depends-on` |
 /// | `Requires=` and `After=` | `depends-ms` |
-/// | `Requisite=` and `Requires=`, `Wants=` or `Upholds=` | `depends-ms` |
+/// | `Requisite=`, and one of `Requires=`, `Wants=`, `Upholds=` | `depends-ms` |
 /// | `Requisite=` | `requisite` |
 /// | `Wants=` or `Upholds=`, and `After=` | `waits-for` |
 /// | `Requires=`, `Wants=` or `Upholds=` | `pulls` |
@@ -82,37 +82,6 @@ pub fn link<'a>(
     }
     linker.order_targets();
     linker.finish()
-}
-
-impl LinkedUnits {
-    /// Returns all units that systemd stops together with a unit, directly or indirectly. The unit
-    /// itself is not included. A restart of the unit restarts them.
-    #[must_use]
-    pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
-        reachable(unit, |next| self.stops.get(next).into_iter().flatten())
-    }
-
-    /// Returns all units that systemd stops if it stops a unit, and the unit does not start again:
-    /// also those to which the stop is propagated (`PropagatesStopTo=`). The unit itself is not
-    /// included.
-    #[must_use]
-    pub fn stopped_after(&self, unit: &Name) -> BTreeSet<Name> {
-        let indexes = [&self.stops, &self.effects.stops];
-        reachable(unit, |next| indexes.into_iter().filter_map(move |it| it.get(next)).flatten())
-    }
-}
-
-/// Returns all units that `next` reaches from a unit, without that unit.
-fn reachable<'a, I: Iterator<Item = &'a Name>>(
-    unit: &'a Name,
-    next: impl Fn(&'a Name) -> I,
-) -> BTreeSet<Name> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![unit];
-    while let Some(at) = open.pop() {
-        open.extend(next(at).filter(|name| *name != unit && found.insert((*name).clone())));
-    }
-    found
 }
 
 /// All relations between a unit and one dependency, declared on either side.
@@ -287,9 +256,9 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Handles a relation to a refused unit. `BindsTo=`, `Requires=` and `Requisite=` become an edge to a target
-    /// without a provider, so that the graph blocks the dependent. Other relations are ignored with
-    /// a remark.
+    /// Handles a relation to a refused unit. `BindsTo=`, `Requires=` and `Requisite=` become an edge
+    /// to a target without a provider, so that the graph blocks the dependent. Other relations are
+    /// ignored with a remark.
     fn link_to_refused(&mut self, from: usize, relation: &'a Relation) {
         let name = &relation.unit;
         match relation.kind {

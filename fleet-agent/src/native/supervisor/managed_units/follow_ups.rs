@@ -171,8 +171,8 @@ impl ManagedUnits {
         }
     }
 
-    /// Returns the variables that describe the unit whose result starts `unit`. As in systemd, there
-    /// are none if several units name it.
+    /// Returns the variables that describe the unit whose result starts `unit`. As in systemd,
+    /// there are none if several units name it.
     pub(in super::super) fn monitor_variables(
         &self,
         core: &Core,

@@ -131,7 +131,7 @@ impl ManagedUnits {
             return false;
         }
         if let Some(next) = self.upkeep.count(unit, now) {
-            tracing::warn!(%unit, "an upheld unit was started too often: waiting before the next try");
+            tracing::warn!(%unit, "an upheld unit starts too often: waiting before the next start");
             self.upkeep.schedule(unit, next);
             return false;
         }
