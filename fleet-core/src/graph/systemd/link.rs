@@ -256,9 +256,9 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Handles a relation to a refused unit. `BindsTo=`, `Requires=` and `Requisite=` become an edge
-    /// to a target without a provider, so that the graph blocks the dependent. Other relations are
-    /// ignored with a remark.
+    /// Handles a relation to a refused unit. `BindsTo=`, `Requires=` and `Requisite=` become an
+    /// edge to a target without a provider, so that the graph blocks the dependent. Other relations
+    /// are ignored with a remark.
     fn link_to_refused(&mut self, from: usize, relation: &'a Relation) {
         let name = &relation.unit;
         match relation.kind {
