@@ -26,7 +26,8 @@ fn failure_starts_the_handler_with_the_result() {
     let path = cluster.write("notify@web.service.service", &handler);
     cluster.succeed(&["load".as_ref(), path.as_os_str()]);
     let web = "[Unit]\nOnFailure=notify@%n.service\nStartLimitBurst=2\n\
-               [Service]\nExecStart=/bin/sh -c 'exit 7'\nRestart=on-failure\nRestartSec=10ms\n";
+               [Service]\nExecStart=/bin/sh -c 'exit 7'\nRestart=on-failure\nRestartSec=10ms\n\
+               [X-Fleet]\nMachineOf=notify@web.service.service\n";
     let path = cluster.write("web.service", web);
     // Whether the start fails depends on when its first run ends.
     cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
