@@ -109,6 +109,7 @@ fn style(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::DependsOn => "bold",
         EdgeKind::DependsMs => "solid",
+        EdgeKind::Requisite => "solid, arrowhead=empty",
         EdgeKind::WaitsFor => "dashed",
         EdgeKind::Pulls => "dotted, arrowhead=empty",
         EdgeKind::After => "dotted",

@@ -298,6 +298,7 @@ fn wait_text(waiting: &WaitReason, graph: &Graph) -> Option<String> {
                     BlockedBy::Completed => "has completed",
                     BlockedBy::Blocked => "is blocked",
                     BlockedBy::Masked => "is masked",
+                    BlockedBy::Inactive => "is not active",
                     BlockedBy::Missing => "is missing",
                 };
                 format!("{} {why}", with_unit(target, graph))

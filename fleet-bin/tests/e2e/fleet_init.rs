@@ -6,6 +6,7 @@ mod files;
 mod formats;
 mod home;
 mod plans;
+mod relations;
 mod resource_limits;
 mod verbs;
 

@@ -14,6 +14,7 @@ mod moving;
 mod overload;
 mod permissions;
 mod refusals;
+mod relations;
 mod run;
 mod service;
 mod service_manager;

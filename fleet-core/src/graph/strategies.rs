@@ -69,6 +69,7 @@ fn draft() -> impl Strategy<Value = Draft> {
         EdgeKind::DependsOn,
         EdgeKind::DependsOn,
         EdgeKind::DependsMs,
+        EdgeKind::Requisite,
         EdgeKind::WaitsFor,
         EdgeKind::Pulls,
         EdgeKind::After,

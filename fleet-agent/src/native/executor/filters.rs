@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn with(switch: SandboxSwitch) -> Sandbox {
-        sandbox(|it| drop(it.switches.insert(switch)))
+        sandbox(|it| it.switches = [switch].into())
     }
 
     #[test]

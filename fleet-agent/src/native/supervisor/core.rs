@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    DerivedState, EventKind, Graph, Incarnation, InitState, Name, Retry, Settings, Target,
-    UnitEvent,
+    DerivedState, EventKind, Graph, Incarnation, InitState, Name, Retry, Settings, StatusReport,
+    StopReason, Target, UnitEvent,
 };
 
 use super::command::SupervisorError;
@@ -136,18 +136,30 @@ impl Core {
         self.planner.on_event(&event, now)
     }
 
+    /// Returns whether a unit is stopping in order to start again.
+    pub(super) fn is_restarting(&self, unit: &Name) -> bool {
+        use StopReason::{DefinitionChanged, RestartRequested};
+        let state = self.planner.status(unit).map(|status| status.state);
+        matches!(state, Some(DerivedState::Stopping(Some(DefinitionChanged | RestartRequested))))
+    }
+
+    /// Returns the status of a unit that waits for a retry, or `None` if it does not. An unneeded
+    /// unit is not retried, however its run ended.
+    pub(super) fn pending_retry(&self, unit: &Name) -> Option<StatusReport> {
+        self.planner.status(unit).filter(|state| {
+            state.needed
+                && matches!(
+                    state.state,
+                    DerivedState::Failed { retry: Retry::At(_), .. }
+                        | DerivedState::Completed(Retry::At(_))
+                )
+        })
+    }
+
     /// Records the end of a unit's run: whether it will be retried, and `unread`, the requested
     /// state that the run has not read.
     pub(super) fn record_end(&mut self, unit: &Name, unread: Option<RequestedState>) {
-        // An unneeded unit is not retried, however its run ended.
-        let state = self.planner.status(unit).filter(|state| state.needed);
-        let again = state.filter(|state| {
-            matches!(
-                state.state,
-                DerivedState::Failed { retry: Retry::At(_), .. }
-                    | DerivedState::Completed(Retry::At(_))
-            )
-        });
+        let again = self.pending_retry(unit);
         let is_inactive = self.planner.is_inactive(unit);
         let Some(entry) = self.units.get_mut(unit) else { return };
         entry.is_auto_restart = again.is_some();

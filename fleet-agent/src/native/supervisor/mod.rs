@@ -75,7 +75,7 @@ use tokio::sync::{mpsc, watch};
 use self::command::{Command, CommandSender, Reply, answer};
 use self::compile::{HostCapabilities, check_supported};
 use self::event_log::EventLog;
-use self::managed_units::{LoadedGraph, ManagedUnits, Statuses};
+use self::managed_units::{FollowUps, LoadedGraph, ManagedUnits, RunEnd, Statuses};
 use self::requests::Requests;
 use self::run_task::{QueueFull, RunReport};
 use self::starters::Starters;
@@ -140,9 +140,10 @@ impl Supervisor {
         let statuses = Statuses::default();
         let requests = Arc::new(Requests::new(&context, &host, commands, &statuses));
         let starters = Starters::new(&context, &requests, &statuses);
+        let follow_ups = FollowUps::new(&requests);
         Self {
             source,
-            managed: ManagedUnits::new(graph, starters, statuses),
+            managed: ManagedUnits::new(graph, starters, follow_ups, statuses),
             host,
             event_log: EventLog::default(),
             failed_spawns: VecDeque::new(),
@@ -192,7 +193,8 @@ impl Supervisor {
     fn deadlines(&self) -> impl Iterator<Item = Timestamp> {
         let failed_spawns = self.failed_spawns.front().map(|(due, ..)| *due);
         let planner = self.core.planner.next_deadline().into_iter();
-        planner.chain(failed_spawns).chain(self.managed.relink_due())
+        let managed = self.managed.relink_due().into_iter().chain(self.managed.upkeep_due());
+        planner.chain(failed_spawns).chain(managed)
     }
 
     /// Carries out the pending actions and publishes the changes.
@@ -204,13 +206,15 @@ impl Supervisor {
         }
         self.report_failed_spawns(now);
         self.managed.restart_dependents_of_due_restarts(&mut self.core, now);
+        self.managed.retry_upheld(&mut self.core, now);
         // An action for a run that is already gone is answered at once, which may cause further
         // actions.
         let mut changed = BTreeSet::new();
         loop {
             let actions = self.core.planner.next_actions(now);
             let batch = self.core.planner.take_changed();
-            let again = self.managed.restart_pending(&mut self.core, &batch);
+            let again = self.managed.restart_pending(&mut self.core, &batch)
+                | self.managed.check_upkeep(&mut self.core, &batch);
             changed.extend(batch);
             if actions.is_empty() && !again {
                 break;
@@ -260,6 +264,7 @@ impl Supervisor {
             let watch = |reports| external.clone().watch(clock, action, reports);
             return core.units.insert_stand_in(name, watch).map_err(failed);
         }
+        let monitor = self.managed.monitor_variables(core, name);
         let entry = core.units.get_or_create(name).map_err(unrecorded)?;
         let requested = match self.source {
             // The unit file holds the definition.
@@ -276,6 +281,7 @@ impl Supervisor {
         let definition = Arc::clone(&action.definition);
         let mut driver = RunDriver::new(&core.context, name.as_str(), directory, log, definition);
         driver.set_requested(requested);
+        driver.set_monitor(monitor);
         entry.applied = requested;
         if let Some(state) = core.planner.status(name) {
             driver.service.set_counters(state.attempts, state.failures);
@@ -304,6 +310,8 @@ impl Supervisor {
                 self.core.on_event(&action.unit, action.incarnation, event, now);
                 self.log_event(&action.unit, event, now);
             }
+            let end = RunEnd { has_begun: true, is_restart: false };
+            self.managed.on_run_ended(&mut self.core, &action.unit, end);
         }
     }
 
@@ -343,10 +351,12 @@ impl Supervisor {
             return;
         }
         let is_up = report.run_state.phase.is_up();
+        let has_begun = entry.run_state.is_in_progress();
         (entry.run_state, entry.problem) = (report.run_state, report.problem);
         self.managed.apply_pending_files(&mut self.core);
-        let Some(entry) = self.core.units.get_mut(&unit) else { return };
         let over = report.events.contains(&EventKind::AllGone);
+        let is_restart = over && self.core.is_restarting(&unit);
+        let Some(entry) = self.core.units.get_mut(&unit) else { return };
         let mut unread = None;
         if over {
             unread = entry.handle.take().and_then(|handle| handle.sender.take_unread_request());
@@ -358,6 +368,8 @@ impl Supervisor {
         }
         if over {
             self.core.record_end(&unit, unread);
+            let end = RunEnd { has_begun, is_restart };
+            self.managed.on_run_ended(&mut self.core, &unit, end);
         }
         self.managed.on_report(&mut self.core, &unit, run, is_up);
         self.changes.send_modify(|count| *count += 1);

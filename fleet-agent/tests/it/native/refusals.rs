@@ -23,8 +23,8 @@ const REFUSED: [&str; 11] = [
     "Service.ExecStart=/bin/true",
     "Service.ExecStopPost='open",
     "Service.PrivatTmp=1",
-    "Unit.OnFailure=other.service",
-    "Unit.ConditionACPower=sometimes",
+    "Unit.RebootArgument=now",
+    "Unit.ConditionVirtualization=no",
     "Socket.ListenStream=/run/a",
     "Service.Environment=A=%z",
 ];

@@ -274,13 +274,17 @@ impl SparseRows {
 }
 
 /// Keeps only the strongest edge between each pair of nodes. A `pulls` edge and an `after` edge
-/// between the same nodes become one `waits-for` edge, which has the effect of both.
+/// between the same nodes become one `waits-for` edge, which has the effect of both. A `requisite`
+/// edge that the other one makes needed becomes a `depends-ms` edge.
 fn keep_strongest(edges: &mut Vec<Edge>) {
     edges.sort_unstable_by_key(|&(from, kind, to)| (from, to, kind));
     edges.dedup_by(|later, kept| {
         let same = (later.0, later.2) == (kept.0, kept.2);
         if same && (kept.1, later.1) == (EdgeKind::Pulls, EdgeKind::After) {
             kept.1 = EdgeKind::WaitsFor;
+        }
+        if same && kept.1 == EdgeKind::Requisite && later.1.requires() {
+            kept.1 = EdgeKind::DependsMs;
         }
         same
     });

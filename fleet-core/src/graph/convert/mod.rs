@@ -17,6 +17,7 @@ mod draft;
 mod graph_fit;
 mod openrc;
 mod systemd;
+mod systemd_relations;
 mod sysv;
 
 use fleet_unitfile::SpecifierContext;

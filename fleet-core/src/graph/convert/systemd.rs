@@ -1,13 +1,13 @@
 //! Converts systemd unit files with the compiler; refusals become losses.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fleet_unitfile::values::split_words;
-use fleet_unitfile::{SpecifierContext, UnitFile, UnitName, UnitType};
+use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
 
 use super::ConvertOptions;
 use super::draft::{Draft, Report, as_stanza};
+use super::systemd_relations::{drop_relations, report_lost_upkeep};
 use crate::graph::format::OmittedKey;
 use crate::graph::model::{Command, InitUnit};
 use crate::graph::systemd::{
@@ -16,7 +16,7 @@ use crate::graph::systemd::{
 };
 
 /// Remedy for settings without an equivalent of their own.
-const MANUAL_REMEDY: &str = "if the unit needs it, add an equivalent to the stanza";
+pub(super) const MANUAL_REMEDY: &str = "if the unit needs it, add an equivalent to the stanza";
 
 /// Specifiers with values that differ between machines.
 const MACHINE_SPECIFIERS: [char; 4] = ['H', 'l', 'm', 'v'];
@@ -40,7 +40,7 @@ const ESSENTIAL: [&str; 12] = [
 ];
 
 /// A unit with the index of its file.
-type FileUnit = (usize, CompiledUnit);
+pub(super) type FileUnit = (usize, CompiledUnit);
 
 /// Returns the units with their edges.
 pub(super) fn drafts(
@@ -80,6 +80,7 @@ fn finish(units: &[FileUnit], linked: LinkedUnits, report: &mut Report<'_>) -> V
             report.remark(at(*file, &remark.position), message, MANUAL_REMEDY);
         }
         report_lost_links(*file, unit, &linked.units, report);
+        report_lost_upkeep(*file, unit, report);
     }
     let mut drafts = Vec::new();
     for unit in linked.units {
@@ -342,86 +343,13 @@ fn report_refusal(file: usize, refusal: &UnitRefusal, report: &mut Report<'_>) {
     }
 }
 
-fn at(file: usize, position: &OptionPosition) -> (usize, usize, usize) {
+pub(super) fn at(file: usize, position: &OptionPosition) -> (usize, usize, usize) {
     (file, position.line, position.column)
 }
 
 /// Splits a problem at its last colon into description and remedy.
 fn split_problem(problem: &str) -> (&str, &str) {
     problem.rsplit_once(": ").unwrap_or((problem, MANUAL_REMEDY))
-}
-
-/// Drops and reports relations to units outside the files, and relations that only apply to enabled
-/// units.
-fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>) {
-    let names = units.iter().map(|(_, unit)| unit.unit.name.as_str().to_owned());
-    let aliases = units.iter().flat_map(|(_, unit)| unit.aliases.iter().map(ToString::to_string));
-    let known: BTreeSet<String> = names.chain(aliases).collect();
-    for (file, unit) in units.iter_mut() {
-        let name = unit.unit.name.clone();
-        let relations = std::mem::take(&mut unit.relations);
-        for relation in relations {
-            let inside = known.contains(relation.unit.as_str());
-            let of_install =
-                matches!(relation.kind, RelationKind::RequiredBy | RelationKind::WantedBy);
-            let applies = enabled || !of_install;
-            let has_edge = !matches!(relation.kind, RelationKind::Conflicts | RelationKind::PartOf);
-            if inside && applies && has_edge {
-                unit.relations.push(relation);
-                continue;
-            }
-            let position = at(*file, &relation.position);
-            let (other, option) = (&relation.unit, &relation.position.option);
-            match relation.kind {
-                RelationKind::After | RelationKind::Before => {
-                    let message = format!("{option} names {other}, which is not among the files");
-                    let help = format!("if {other} should run, submit its file as well");
-                    report.remark(position, message, help);
-                }
-                RelationKind::BindsTo | RelationKind::Requires | RelationKind::Wants => {
-                    let message = format!("{option} names {other}, which is not among the files");
-                    let help = format!(
-                        "submit {other} as well; or write a stanza that provides `{other}`, and \
-                         `depends-ms: {other}` or `waits-for: {other}` in the stanza of {name}"
-                    );
-                    report.loss(position, message, help);
-                }
-                RelationKind::RequiredBy | RelationKind::WantedBy if applies => {
-                    let message =
-                        format!("{option}: {other}, which starts {name}, is not among the files");
-                    let help = format!("name `{name}` in waits-for of the goal's unit");
-                    report.remark(position, message, help);
-                }
-                RelationKind::RequiredBy | RelationKind::WantedBy => {
-                    let message = format!(
-                        "{option} is not converted: {other} starts {name} only if it is enabled"
-                    );
-                    let help = format!(
-                        "if it is enabled, convert it with --enabled, or name `{name}` in \
-                         waits-for of another unit"
-                    );
-                    report.remark(position, message, help);
-                }
-                // Other conflicts are with targets of a shutdown.
-                RelationKind::Conflicts if relation.unit.unit_type() == UnitType::Service => {
-                    let message = format!(
-                        "{option} is not converted: the start of {name} does not stop {other}"
-                    );
-                    report.loss(position, message, "make sure that no unit needs both");
-                }
-                RelationKind::Conflicts => {}
-                RelationKind::PartOf => {
-                    let message = format!(
-                        "{option} is not converted: {name} does not stop together with {other}"
-                    );
-                    let help = format!(
-                        "if both should stop together, write `depends-on: {other}` into the stanza"
-                    );
-                    report.loss(position, message, help);
-                }
-            }
-        }
-    }
 }
 
 /// Options that these commands replace.

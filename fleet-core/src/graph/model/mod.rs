@@ -1,6 +1,7 @@
 //! What a unit is.
 
 pub mod condition;
+mod edge;
 pub mod exec_options;
 mod run;
 pub mod sandbox;
@@ -8,6 +9,7 @@ mod signal;
 mod unit;
 
 pub use condition::{ConditionKind, ConditionResult, ConditionTest, UnitCondition};
+pub use edge::EdgeKind;
 pub use run::{
     Command, DelayGrowth, DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, Exit, Kill,
     KillMode, NotifyAccess, OnCleanExit, ResourceLimits, Restart, RestartLimit, RestartWhen,
@@ -15,6 +17,6 @@ pub use run::{
 };
 pub use signal::Signal;
 pub use unit::{
-    EdgeKind, InitUnit, InvalidName, LinePattern, LinePatternError, Name, Readiness, ServiceType,
-    Target, Timeouts,
+    InitUnit, InvalidName, LinePattern, LinePatternError, Name, Readiness, ServiceType, Target,
+    Timeouts,
 };

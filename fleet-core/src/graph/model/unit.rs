@@ -1,10 +1,11 @@
-//! A unit of an init, the kinds of its dependencies, and the names of units and targets.
+//! A unit of an init, and the names of units and targets.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::edge::EdgeKind;
 use super::run::{NotifyAccess, Restart, Run};
 
 /// A unit, as a stanza or a systemd unit file describes it.
@@ -206,63 +207,6 @@ fn pattern_error(error: &regex_syntax::Error) -> LinePatternError {
     let message = format!("invalid regular expression: {why}");
     let help = "write one without look-around and back-references; \\ escapes a character";
     LinePatternError { message, at, help }
-}
-
-/// The kind of a unit's dependency on the provider of a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EdgeKind {
-    /// The unit starts once the dependency is active. If the dependency is lost or has to stop, the
-    /// unit stops too.
-    DependsOn,
-    /// The unit starts once the dependency is active or has completed. A later loss of the
-    /// dependency does not stop the unit.
-    DependsMs,
-    /// The unit starts once the dependency is active, has failed or completed, or cannot start.
-    WaitsFor,
-    /// If the unit is needed, the dependency is needed too, but neither waits for the other.
-    /// Corresponds to `Wants=` or `Requires=` without `After=` in systemd.
-    Pulls,
-    /// If something else makes the dependency needed, the unit starts after it, as with
-    /// `waits-for`. The edge itself does not make the dependency needed. Corresponds to `After=`
-    /// alone in systemd.
-    After,
-}
-
-impl EdgeKind {
-    /// All kinds, strongest first.
-    pub const ALL: [Self; 5] =
-        [Self::DependsOn, Self::DependsMs, Self::WaitsFor, Self::Pulls, Self::After];
-
-    /// Returns the kind's key in a stanza.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DependsOn => "depends-on",
-            Self::DependsMs => "depends-ms",
-            Self::WaitsFor => "waits-for",
-            Self::Pulls => "pulls",
-            Self::After => "after",
-        }
-    }
-
-    /// Returns whether the dependency is needed whenever the dependent is needed.
-    #[must_use]
-    pub fn requires(self) -> bool {
-        self != Self::After
-    }
-
-    /// Returns whether the edge orders the starts and stops of its two units. Ordering edges must
-    /// not form a cycle.
-    #[must_use]
-    pub fn orders(self) -> bool {
-        self != Self::Pulls
-    }
-}
-
-impl fmt::Display for EdgeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// Maximum length of a name, in bytes.

@@ -38,7 +38,7 @@ pub(super) struct Node {
 pub(super) struct MissingTargets {
     /// Whether a target of a `depends-on` dependency has no provider.
     pub(super) depends_on: bool,
-    /// Whether a target of a `depends-on` or `depends-ms` dependency has no provider.
+    /// Whether a target of a `depends-on`, `depends-ms` or `requisite` dependency has no provider.
     pub(super) hard: bool,
     /// Whether a target of a dependency of any requiring kind has no provider.
     pub(super) any: bool,
@@ -268,17 +268,18 @@ impl NeighbourView {
 
     /// Returns the effect of this unit on a dependent.
     pub(super) fn effect(self, kind: EdgeKind) -> DependencyEffect {
-        use EdgeKind::{After, DependsMs, DependsOn, Pulls, WaitsFor};
+        use EdgeKind::{After, DependsMs, DependsOn, Pulls, Requisite, WaitsFor};
         let is_obstacle = self.failed || self.blocked || self.masked;
         DependencyEffect {
             lost: kind == DependsOn && !self.stays_active(),
             blocks_start: match kind {
                 DependsOn => is_obstacle || self.ended,
                 DependsMs => is_obstacle,
+                Requisite => is_obstacle || self.ended || !(self.active || self.needed),
                 WaitsFor | Pulls | After => false,
             },
             unready: match kind {
-                DependsOn => !self.stays_active(),
+                DependsOn | Requisite => !self.stays_active(),
                 DependsMs => !self.stays_active() && !self.ended,
                 WaitsFor => !self.is_settled(),
                 After => self.needed && !self.is_settled(),

@@ -206,7 +206,7 @@ impl Nodes {
             let node = self.node_of(at);
             self.node_mut(node).missing = MissingTargets {
                 depends_on: kinds().any(|kind| kind == EdgeKind::DependsOn),
-                hard: kinds().any(|kind| kind <= EdgeKind::DependsMs),
+                hard: kinds().any(|kind| kind <= EdgeKind::Requisite),
                 any: kinds().any(EdgeKind::requires),
             };
         }

@@ -295,6 +295,8 @@ pub enum BlockedBy {
     Blocked,
     /// It is masked.
     Masked,
+    /// It is not active, and nothing makes it needed.
+    Inactive,
     /// No unit provides it.
     Missing,
 }

@@ -126,7 +126,7 @@ pub(super) fn is_visible(node: &Node) -> bool {
 
 fn blocked_by(kind: EdgeKind, provider: Option<NeighbourView>) -> Option<BlockedBy> {
     let Some(view) = provider else {
-        return (kind <= EdgeKind::DependsMs).then_some(BlockedBy::Missing);
+        return (kind <= EdgeKind::Requisite).then_some(BlockedBy::Missing);
     };
     if !view.effect(kind).blocks_start {
         return None;
@@ -135,6 +135,7 @@ fn blocked_by(kind: EdgeKind, provider: Option<NeighbourView>) -> Option<Blocked
         (view.masked, BlockedBy::Masked),
         (view.failed, BlockedBy::Failed),
         (view.ended, BlockedBy::Completed),
+        (kind == EdgeKind::Requisite && !view.blocked, BlockedBy::Inactive),
     ];
     let found = table.into_iter().find(|(found, _)| *found);
     Some(found.map_or(BlockedBy::Blocked, |(_, blocked_by)| blocked_by))

@@ -43,6 +43,8 @@ pub struct CompiledUnit {
     pub aliases: BTreeSet<UnitName>,
     /// Whether the unit gets systemd's default dependencies (`DefaultDependencies=`).
     pub default_dependencies: bool,
+    /// Whether the unit stops once no active unit needs it (`StopWhenUnneeded=`).
+    pub stop_when_unneeded: bool,
     /// Remarks for people, in the order of the file.
     pub remarks: Vec<Remark>,
     /// Positions of the honoured options.
@@ -316,6 +318,7 @@ impl<'a> Compiler<'a> {
 
     fn finish(mut self) -> Result<CompiledUnit, UnitRefusals> {
         let draft = std::mem::take(&mut self.draft);
+        let stop_when_unneeded = draft.stop_when_unneeded;
         let default_dependencies = draft.default_dependencies.unwrap_or(true);
         let descriptors = draft.descriptors.clone();
         let name = Name::new(self.name.as_str()).map_err(|problem| problem.to_string());
@@ -329,6 +332,11 @@ impl<'a> Compiler<'a> {
             }
         };
         let positions = self.all_positions();
+        if self.name.unit_type() == UnitType::Timer {
+            let effects = self.relations.extract_if(.., |it| it.kind.is_effect());
+            let text = "has no effect, because a timer does nothing but start its unit";
+            self.remarks.extend(effects.map(|it| Remark::new(it.position, text)));
+        }
         match unit {
             Some((unit, timer, activator)) => Ok(CompiledUnit {
                 unit: Arc::new(unit),
@@ -338,6 +346,7 @@ impl<'a> Compiler<'a> {
                 relations: self.relations,
                 aliases: self.aliases,
                 default_dependencies,
+                stop_when_unneeded,
                 remarks: self.remarks,
                 positions,
             }),
@@ -503,14 +512,31 @@ pub enum RelationKind {
     BindsTo,
     /// `Conflicts=`.
     Conflicts,
+    /// `OnFailure=`.
+    OnFailure,
+    /// `OnSuccess=`.
+    OnSuccess,
     /// `PartOf=`.
     PartOf,
+    /// `PropagatesReloadTo=`.
+    PropagatesReloadTo,
+    /// `PropagatesStopTo=`.
+    PropagatesStopTo,
+    /// `ReloadPropagatedFrom=`.
+    ReloadPropagatedFrom,
     /// `RequiredBy=`.
     RequiredBy,
     /// `Requires=`.
     Requires,
-    /// `WantedBy=` or `UpheldBy=`. In systemd `UpheldBy=` also causes restarts, but here only the
-    /// unit's own `Restart=` does.
+    /// `Requisite=`.
+    Requisite,
+    /// `StopPropagatedFrom=`.
+    StopPropagatedFrom,
+    /// `UpheldBy=`.
+    UpheldBy,
+    /// `Upholds=`.
+    Upholds,
+    /// `WantedBy=`.
     WantedBy,
     /// `Wants=`.
     Wants,
@@ -528,15 +554,26 @@ pub(super) fn relations(
         ("Unit", "After") => RelationKind::After,
         ("Unit", "Before") => RelationKind::Before,
         ("Unit", "BindsTo" | "BindTo") => RelationKind::BindsTo,
+        ("Unit", "OnFailure") => RelationKind::OnFailure,
+        ("Unit", "OnSuccess") => RelationKind::OnSuccess,
         ("Unit", "PartOf") => RelationKind::PartOf,
+        ("Unit", "PropagatesReloadTo" | "PropagateReloadTo") => RelationKind::PropagatesReloadTo,
+        ("Unit", "PropagatesStopTo") => RelationKind::PropagatesStopTo,
+        ("Unit", "ReloadPropagatedFrom" | "PropagateReloadFrom") => {
+            RelationKind::ReloadPropagatedFrom
+        }
+        ("Unit", "StopPropagatedFrom") => RelationKind::StopPropagatedFrom,
         ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
+        ("Unit", "Requisite" | "RequisiteOverridable") => RelationKind::Requisite,
+        ("Unit", "Upholds") => RelationKind::Upholds,
         ("Unit", "Wants") => RelationKind::Wants,
         ("Unit", "Conflicts") => RelationKind::Conflicts,
         ("Service", "Sockets") => {
             return Some(names(option.value(), expand).and_then(socket_relations));
         }
         ("Install", "RequiredBy") => RelationKind::RequiredBy,
-        ("Install", "WantedBy" | "UpheldBy") => RelationKind::WantedBy,
+        ("Install", "UpheldBy") => RelationKind::UpheldBy,
+        ("Install", "WantedBy") => RelationKind::WantedBy,
         _ => return None,
     };
     let named = |name: UnitName| {

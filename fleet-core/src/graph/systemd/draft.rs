@@ -31,6 +31,7 @@ pub(super) enum Type {
 pub(super) struct Draft {
     pub(super) description: String,
     pub(super) default_dependencies: Option<bool>,
+    pub(super) stop_when_unneeded: bool,
     pub(super) service_type: Option<Type>,
     pub(super) remain: bool,
     pub(super) permissions_start_only: bool,
@@ -130,6 +131,7 @@ impl Draft {
                 self.description = unit.expand(value).unwrap_or_else(|_| value.to_owned());
                 Ok(())
             }
+            "StopWhenUnneeded" => flag(value).map(|flag| self.stop_when_unneeded = flag),
             "DefaultDependencies" => flag(value).map(|flag| self.default_dependencies = Some(flag)),
             _ => condition::add_condition(&mut self.run.conditions, name, value, unit),
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fleet_unitfile::{UnitName, UnitType};
 
 use super::compile::{CompiledUnit, Relation, RelationKind};
+use super::effects::Effects;
 use super::remark::Remark;
 use super::support::{OptionPosition, RefusalCause, UnitRefusal};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
@@ -36,6 +37,8 @@ pub struct LinkedUnits {
     /// For each unit, the units that systemd stops when it stops that unit. Only direct relations
     /// are included.
     pub stops: BTreeMap<Name, BTreeSet<Name>>,
+    /// Effects of units on other units, by relations that are no dependencies.
+    pub effects: Effects,
 }
 
 /// Links units by the relations that they declare.
@@ -46,17 +49,22 @@ pub struct LinkedUnits {
 /// |---|---|
 /// | `BindsTo=` | `depends-on` |
 /// | `Requires=` and `After=` | `depends-ms` |
-/// | `Wants=` and `After=` | `waits-for` |
-/// | `Requires=` or `Wants=` | `pulls` |
+/// | `Requisite=`, and one of `Requires=`, `Wants=`, `Upholds=` | `depends-ms` |
+/// | `Requisite=` | `requisite` |
+/// | `Wants=` or `Upholds=`, and `After=` | `waits-for` |
+/// | `Requires=`, `Wants=` or `Upholds=` | `pulls` |
 /// | `After=` | `after` |
 ///
-/// `Before=`, `RequiredBy=` and `WantedBy=` are the reverse of `After=`, `Requires=` and `Wants=`.
+/// `Before=`, `RequiredBy=`, `WantedBy=` and `UpheldBy=` are the reverse of `After=`, `Requires=`,
+/// `Wants=` and `Upholds=`.
 /// If X declares `Before=` for the unit, for example, the unit gets an edge to X, as if it declared
 /// `After=` for X. `PartOf=` gives no edge; it only adds to [`stops`](LinkedUnits::stops).
 ///
 /// As in systemd, a target waits for the units that it requires or wants, even without `After=`. It
 /// does not wait if the target or the other unit has `DefaultDependencies=no`, or if the other unit
 /// is ordered after the target.
+///
+/// `OnFailure=`, `PropagatesStopTo=` and similar become [`effects`](LinkedUnits::effects).
 ///
 /// If X does not exist, a unit with `Requires=` or `BindsTo=` for X is refused. All other relations
 /// to a missing unit are ignored with a remark. A unit with `Conflicts=` for an X that exists is
@@ -77,26 +85,12 @@ pub fn link<'a>(
     linker.finish()
 }
 
-impl LinkedUnits {
-    /// Returns all units that systemd stops together with a unit, directly or indirectly. The unit
-    /// itself is not included.
-    #[must_use]
-    pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
-        let mut found = BTreeSet::new();
-        let mut open = vec![unit];
-        while let Some(next) = open.pop() {
-            let more = self.stops.get(next).into_iter().flatten();
-            open.extend(more.filter(|name| *name != unit && found.insert((*name).clone())));
-        }
-        found
-    }
-}
-
 /// All relations between a unit and one dependency, declared on either side.
 #[derive(Debug, Clone, Copy, Default)]
 struct Relations {
     binds: bool,
     requires: bool,
+    requisite: bool,
     wants: bool,
     after: bool,
 }
@@ -180,16 +174,43 @@ impl<'a> Linker<'a> {
         if relation.kind == RelationKind::Conflicts {
             return self.check_conflict(from, relation);
         }
+        if relation.kind.is_effect() {
+            return self.add_effect(from, relation);
+        }
         match self.find(&relation.unit) {
-            Resolution::Unit(to) if to == from => {
-                let text = format!("ignores {}, which is the unit itself", relation.unit);
-                self.remark(from, Some(relation.position.clone()), text);
-            }
+            Resolution::Unit(to) if to == from => self.ignore_itself(from, relation),
             Resolution::Unit(to) => self.bind(from, to, relation.kind),
             Resolution::Refused => self.link_to_refused(from, relation),
             Resolution::AssumedActive => self.assume_active(from, relation),
             Resolution::Starter => self.link_to_starter(from, relation),
             Resolution::Nowhere => self.drop_or_refuse(from, relation),
+        }
+    }
+
+    fn ignore_itself(&mut self, from: usize, relation: &Relation) {
+        let text = format!("ignores {}, which is the unit itself", relation.unit);
+        self.remark(from, Some(relation.position.clone()), text);
+    }
+
+    /// Adds an effect on another unit. A unit that a result starts may be missing.
+    fn add_effect(&mut self, from: usize, relation: &Relation) {
+        let name = &relation.unit;
+        let other = match self.find(name) {
+            Resolution::Unit(to) if to == from => return self.ignore_itself(from, relation),
+            Resolution::Unit(to) => Some(self.compiled[to].unit.name.clone()),
+            _ if relation.kind.is_trigger() => Name::new(name.as_str()).ok(),
+            resolution => {
+                let text = match resolution {
+                    Resolution::Refused => format!("ignores {name}, which was refused"),
+                    Resolution::Starter => format!("ignores {name}, which only starts its unit"),
+                    _ => format!("ignores {name}, which is not run here"),
+                };
+                return self.remark(from, Some(relation.position.clone()), text);
+            }
+        };
+        if let Some(other) = other {
+            let own = &self.compiled[from].unit.name;
+            self.linked.effects.add(relation.kind, own, &other);
         }
     }
 
@@ -209,7 +230,10 @@ impl<'a> Linker<'a> {
     fn bind(&mut self, from: usize, to: usize, kind: RelationKind) {
         let reversed = matches!(
             kind,
-            RelationKind::Before | RelationKind::RequiredBy | RelationKind::WantedBy
+            RelationKind::Before
+                | RelationKind::RequiredBy
+                | RelationKind::UpheldBy
+                | RelationKind::WantedBy
         );
         let (dependent, dependency) = if reversed { (to, from) } else { (from, to) };
         if kind != RelationKind::PartOf {
@@ -221,21 +245,25 @@ impl<'a> Linker<'a> {
                 | RelationKind::PartOf
                 | RelationKind::RequiredBy
                 | RelationKind::Requires
+                | RelationKind::Requisite
         );
+        let name = |at: usize| self.compiled[at].unit.name.clone();
+        let (dependency, dependent) = (name(dependency), name(dependent));
+        if matches!(kind, RelationKind::UpheldBy | RelationKind::Upholds) {
+            self.linked.effects.add_upheld(&dependent, &dependency);
+        }
         if stops {
-            let name = |at: usize| self.compiled[at].unit.name.clone();
-            let (dependency, dependent) = (name(dependency), name(dependent));
             self.linked.stops.entry(dependency).or_default().insert(dependent);
         }
     }
 
-    /// Handles a relation to a refused unit. `BindsTo=` and `Requires=` become an edge to a target
-    /// without a provider, so that the graph blocks the dependent. Other relations are ignored with
-    /// a remark.
+    /// Handles a relation to a refused unit. `BindsTo=`, `Requires=` and `Requisite=` become an
+    /// edge to a target without a provider, so that the graph blocks the dependent. Other relations
+    /// are ignored with a remark.
     fn link_to_refused(&mut self, from: usize, relation: &'a Relation) {
         let name = &relation.unit;
         match relation.kind {
-            RelationKind::BindsTo | RelationKind::Requires => {
+            RelationKind::BindsTo | RelationKind::Requires | RelationKind::Requisite => {
                 self.to_refused.entry((from, name.as_str())).or_default().add(relation.kind);
                 let text = format!("blocks the unit, because {name} was refused");
                 self.remark(from, Some(relation.position.clone()), text);
@@ -281,7 +309,10 @@ impl<'a> Linker<'a> {
 
     fn drop_or_refuse(&mut self, from: usize, relation: &Relation) {
         let name = &relation.unit;
-        if matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requires) {
+        if matches!(
+            relation.kind,
+            RelationKind::BindsTo | RelationKind::Requires | RelationKind::Requisite
+        ) {
             let problem = format!(
                 "names {name}, which is not run here: submit it as well, write Wants=, or declare \
                  it active on the machine: native_external = [\"{name}=up\"]"
@@ -330,6 +361,7 @@ impl<'a> Linker<'a> {
     fn finish(mut self) -> LinkedUnits {
         self.check_bindings();
         let mut edges: BTreeMap<usize, Vec<(EdgeKind, Target)>> = BTreeMap::new();
+        self.add_unneeded();
         for ((from, to), relation) in &self.relations {
             let name = &self.compiled[*to].unit.name;
             let refused = self.linked.refused.contains_key(name);
@@ -346,6 +378,27 @@ impl<'a> Linker<'a> {
         }
         self.linked.units.sort_by(|a, b| a.name.cmp(&b.name));
         self.linked
+    }
+
+    /// Finds the units that need each unit with `StopWhenUnneeded=`.
+    fn add_unneeded(&mut self) {
+        let mut needed_by: BTreeMap<usize, Vec<&Name>> = BTreeMap::new();
+        for (at, unit) in self.compiled.iter().enumerate().filter(|(_, it)| it.stop_when_unneeded) {
+            if self.index.get(unit.unit.name.as_str()) == Some(&at) {
+                needed_by.insert(at, Vec::new());
+            }
+        }
+        if needed_by.is_empty() {
+            return;
+        }
+        for ((from, to), relation) in &self.relations {
+            if let Some(by) = needed_by.get_mut(to).filter(|_| relation.needs()) {
+                by.push(&self.compiled[*from].unit.name);
+            }
+        }
+        for (at, by) in needed_by {
+            self.linked.effects.add_needed_by(&self.compiled[at].unit.name, by.into_iter());
+        }
     }
 
     fn add_unit(&mut self, at: usize, mut edges: Vec<(EdgeKind, Target)>) {
@@ -368,8 +421,8 @@ impl<'a> Linker<'a> {
         self.linked.units.push(unit);
     }
 
-    /// Checks the order of each unit with `BindsTo=` and the unit that it names. Unlike in systemd,
-    /// `BindsTo=` implies here that the first unit starts after the named unit.
+    /// Checks the order of each unit with `BindsTo=` or `Requisite=` and the unit that it names.
+    /// Unlike in systemd, these imply here that the first unit starts after the named unit.
     ///
     /// - If the named unit is ordered after the first unit, the first unit is refused.
     /// - If the first unit has no `After=` for the named unit, a remark reports the implied order.
@@ -378,7 +431,9 @@ impl<'a> Linker<'a> {
             for relation in &unit.relations {
                 let Some(&from) = self.index.get(unit.unit.name.as_str()) else { continue };
                 let Resolution::Unit(to) = self.find(&relation.unit) else { continue };
-                if relation.kind != RelationKind::BindsTo || from == to {
+                let orders =
+                    matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requisite);
+                if !orders || from == to {
                     continue;
                 }
                 let after = |from, to| {
@@ -387,8 +442,9 @@ impl<'a> Linker<'a> {
                 let name = &relation.unit;
                 if after(to, from) {
                     let problem = format!(
-                        "names {name}, which is ordered after this unit, but BindsTo= needs the \
-                         opposite order: write Requires="
+                        "names {name}, which is ordered after this unit, but {}= needs the \
+                         opposite order: write Requires=",
+                        relation.position.name()
                     );
                     self.refuse(from, relation, RefusalCause::Setting, problem);
                 } else if !after(from, to) {
@@ -414,15 +470,29 @@ impl Relations {
             RelationKind::After | RelationKind::Before => self.after = true,
             RelationKind::BindsTo => self.binds = true,
             RelationKind::Requires | RelationKind::RequiredBy => self.requires = true,
-            RelationKind::Wants | RelationKind::WantedBy => self.wants = true,
-            RelationKind::Conflicts | RelationKind::PartOf => {}
+            RelationKind::Requisite => self.requisite = true,
+            RelationKind::Upholds
+            | RelationKind::UpheldBy
+            | RelationKind::Wants
+            | RelationKind::WantedBy => self.wants = true,
+            // Effects are no edges.
+            _ => {}
         }
+    }
+
+    /// Returns whether the unit needs the dependency while it is active.
+    fn needs(self) -> bool {
+        self.binds || self.requires || self.requisite || self.wants
     }
 
     fn edge(self) -> Option<EdgeKind> {
         match self {
             Self { binds: true, .. } => Some(EdgeKind::DependsOn),
             Self { requires: true, after: true, .. } => Some(EdgeKind::DependsMs),
+            Self { requisite: true, requires, wants, .. } if requires || wants => {
+                Some(EdgeKind::DependsMs)
+            }
+            Self { requisite: true, .. } => Some(EdgeKind::Requisite),
             Self { wants: true, after: true, .. } => Some(EdgeKind::WaitsFor),
             Self { requires: true, .. } | Self { wants: true, .. } => Some(EdgeKind::Pulls),
             Self { after: true, .. } => Some(EdgeKind::After),
@@ -434,7 +504,7 @@ impl Relations {
     /// provides the target of this edge, so the graph blocks the dependent. The dependent is
     /// blocked even without `After=`, because systemd could not start it either.
     fn edge_to_refused(self) -> Option<EdgeKind> {
-        let requires = self.binds || self.requires;
+        let requires = self.binds || self.requires || self.requisite;
         requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })
     }
 }

@@ -9,7 +9,7 @@
 //! [`compile`] reads a single file. Each option is honoured, ignored with a reason, or refused with
 //! its position, the reason and a remedy. [`support`] returns how an option is handled.
 //! [`AcceptedOptions`] lists refused options that an operator accepts. [`link`] gets all units and
-//! turns their relations into edges.
+//! turns their relations into edges and [`Effects`].
 
 mod accept;
 mod activator;
@@ -17,6 +17,7 @@ mod compile;
 mod condition;
 mod descriptors;
 mod draft;
+mod effects;
 mod exec_environment;
 mod exec_options;
 mod link;
@@ -39,6 +40,7 @@ pub use activator::{
 };
 pub use compile::{CompileOptions, CompiledUnit, Confinement, Relation, RelationKind, compile};
 pub use descriptors::ServiceDescriptors;
+pub use effects::{Effects, UnitIndex};
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use remark::{Remark, RemarkKind};
 pub use support::{Support, Unsupported, support};

@@ -111,44 +111,10 @@ pub(super) const ACTION: Unsupported = Unsupported::new(
     "is not supported: the supervisor cannot reboot or power off the machine: \
      remove it, or run the unit under systemd",
 );
-const FOLLOW_UP: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: no unit starts because of another unit's result: run \
-     its commands in ExecStopPost=",
-);
 const JOBS: Unsupported = Unsupported::new(
     Lifecycle,
     "is not supported: there are no jobs here: remove it, and limit the start with \
      TimeoutStartSec=",
-);
-const MOUNTS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: nothing is mounted here: remove it, and check the mount \
-     in an ExecCondition= command such as mountpoint -q",
-);
-const NO_COMMANDS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: units run because they are needed, not by start and \
-     stop commands: remove it or set it to no",
-);
-const RELOADS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: a reload affects one unit only: reload the other unit in \
-     an ExecReload= command",
-);
-const REQUISITE: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: required units are always started: write Requires= and \
-     After=",
-);
-const STOPS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: the unit that stops declares it: write PartOf= in the other unit",
-);
-const UPHOLDS: Unsupported = Unsupported::new(
-    Lifecycle,
-    "is not supported: each unit restarts by its own policy: write Wants= here \
-     and Restart=always in the other unit",
 );
 const CLOCK_CHANGES: Unsupported = Unsupported::new(
     Lifecycle,
@@ -184,34 +150,49 @@ pub(super) const UNIT: &[Group] = &[
             "Conflicts",
             "DefaultDependencies",
             "Description",
+            "OnFailure",
+            "OnSuccess",
             "PartOf",
+            "PropagateReloadFrom",
+            "PropagateReloadTo",
+            "PropagatesReloadTo",
+            "PropagatesStopTo",
+            "ReloadPropagatedFrom",
             "Requires",
             "RequiresOverridable",
+            "Requisite",
+            "RequisiteOverridable",
             "StartLimitBurst",
             "StartLimitInterval",
             "StartLimitIntervalSec",
+            "StopPropagatedFrom",
+            "StopWhenUnneeded",
+            "Upholds",
             "Wants",
         ],
     ),
     (Ignored("affects only `systemctl isolate`"), &["AllowIsolate", "IgnoreOnIsolate"]),
     (Ignored("affects only systemd's memory"), &["CollectMode"]),
     (Ignored("only names the source of the file"), &["SourcePath"]),
-    (Ignored("has no effect, because nothing is mounted here"), &["WantsMountsFor"]),
+    (
+        Ignored("has no effect: nothing is mounted here, but /etc/fstab is mounted before"),
+        &["RequiresMountsFor", "WantsMountsFor"],
+    ),
+    (
+        Ignored("has no effect: fleet starts and stops units to reach their requested state"),
+        &["RefuseManualStart", "RefuseManualStop"],
+    ),
     (
         Ignored("has no effect without an action"),
         &["FailureActionExitStatus", "SuccessActionExitStatus"],
     ),
-    (Ignored("has no effect without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
+    (Ignored("has no effect: starting a unit never stops another one"), UNIT_JOB_MODES),
     (
         RefusedUnless(NONE, ACTION),
         &["FailureAction", "JobTimeoutAction", "StartLimitAction", "SuccessAction"],
     ),
     (Refused(ACTION), &["JobTimeoutRebootArgument", "RebootArgument"]),
     (RefusedUnless(&["0", "infinity"], JOBS), &["JobRunningTimeoutSec", "JobTimeoutSec"]),
-    (
-        RefusedUnless(NO, NO_COMMANDS),
-        &["RefuseManualStart", "RefuseManualStop", "StopWhenUnneeded"],
-    ),
     (
         RefusedUnless(
             NO,
@@ -222,12 +203,6 @@ pub(super) const UNIT: &[Group] = &[
         ),
         &["SurviveFinalKillSignal"],
     ),
-    (Refused(FOLLOW_UP), &["OnFailure", "OnSuccess"]),
-    (Refused(RELOADS), UNIT_RELOADS),
-    (Refused(STOPS), &["PropagatesStopTo", "StopPropagatedFrom"]),
-    (Refused(REQUISITE), &["Requisite", "RequisiteOverridable"]),
-    (Refused(UPHOLDS), &["Upholds"]),
-    (Refused(MOUNTS), &["RequiresMountsFor"]),
     (
         Refused(Unsupported::new(
             Sandboxing,
@@ -242,9 +217,6 @@ pub(super) const UNIT: &[Group] = &[
 ];
 
 const UNIT_JOB_MODES: &[&str] = &["OnFailureIsolate", "OnFailureJobMode", "OnSuccessJobMode"];
-
-const UNIT_RELOADS: &[&str] =
-    &["PropagateReloadFrom", "PropagateReloadTo", "PropagatesReloadTo", "ReloadPropagatedFrom"];
 
 /// `[Install]`.
 pub(super) const INSTALL: &[Group] = &[

@@ -112,6 +112,76 @@ fn unsupported_options_are_reported_with_position() {
 }
 
 #[test]
+fn requisites_and_upheld_units_become_dependencies() {
+    let web = "[Unit]\nRequisite=db.service\nUpholds=log.service\n[Service]\nExecStart=/bin/web\n";
+    let db = "[Unit]\nStopWhenUnneeded=yes\n[Service]\nExecStart=/bin/db\n";
+    let log = "[Service]\nExecStart=/bin/log\n[Install]\nUpheldBy=db.service\n";
+    let files = [("web.service", web), ("db.service", db), ("log.service", log)];
+    let output = output(InitSystem::Systemd, &files);
+    insta::assert_snapshot!(output, @r"
+    # from db.service
+    unit: db.service
+    type: foreground-supervised
+    provides: db.service
+    pulls: log.service
+    exec-start: /bin/db
+    clean-exit: complete
+    notify-access: none
+    restart: never
+    ignore-sigpipe: yes
+
+    # from log.service
+    unit: log.service
+    type: foreground-supervised
+    provides: log.service
+    exec-start: /bin/log
+    clean-exit: complete
+    notify-access: none
+    restart: never
+    ignore-sigpipe: yes
+
+    # from web.service
+    unit: web.service
+    type: foreground-supervised
+    provides: web.service
+    requisite: db.service
+    pulls: log.service
+    exec-start: /bin/web
+    clean-exit: complete
+    notify-access: none
+    restart: never
+    ignore-sigpipe: yes
+    ---
+    + db.service:2:1 Unit.StopWhenUnneeded has no equivalent: each unit stops once no
+        needed unit depends on it
+    - log.service:4:1 Install.UpheldBy becomes a dependency, which does not start an
+        ended unit again
+    + web.service:2:1 Unit.Requisite also orders the unit after db.service
+    - web.service:3:1 Unit.Upholds becomes a dependency, which does not start an ended
+        unit again
+    ");
+}
+
+#[test]
+fn effects_on_other_units_are_losses() {
+    let web = "[Unit]\nOnFailure=mail@%n.service\nOnSuccess=db.service\n\
+               PropagatesReloadTo=db.service\nStopPropagatedFrom=db.service\n\
+               [Service]\nExecStart=/usr/bin/web\n";
+    let output = output(InitSystem::Systemd, &[("web.service", web)]);
+    let (_, report) = output.split_once("---\n").expect("it has a report");
+    insta::assert_snapshot!(report, @r"
+    - web.service:2:1 Unit.OnFailure is not converted: the result of web.service does
+        not start mail@web.service.service
+    - web.service:3:1 Unit.OnSuccess is not converted: the result of web.service does
+        not start db.service
+    - web.service:4:1 Unit.PropagatesReloadTo is not converted: web.service and
+        db.service do not reload together
+    - web.service:5:1 Unit.StopPropagatedFrom is not converted: web.service and
+        db.service do not stop together
+    ");
+}
+
+#[test]
 fn ambiguous_units_are_left_out() {
     let value = "[Service]\nExecStart=/bin/x\nType=forging\nProtectHome=yes\n";
     let needs = "[Unit]\nBindsTo=bad.service\nAfter=bad.service\n[Service]\nExecStart=/bin/n\n";

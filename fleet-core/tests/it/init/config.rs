@@ -72,6 +72,7 @@ fn edge_kind(word: &str) -> EdgeKind {
     match word {
         "on" => EdgeKind::DependsOn,
         "ms" => EdgeKind::DependsMs,
+        "req" => EdgeKind::Requisite,
         "wf" => EdgeKind::WaitsFor,
         "pulls" => EdgeKind::Pulls,
         "after" => EdgeKind::After,

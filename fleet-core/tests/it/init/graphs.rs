@@ -240,7 +240,7 @@ proptest! {
                 let on = units.iter().find(|unit| unit.name == *to).unwrap();
                 let by = |it: &&(EdgeKind, _)| on.provides.contains(&it.1);
                 // A requiring and an ordering edge are two in a file and one in the graph.
-                let one_of_two = *kind == EdgeKind::WaitsFor;
+                let one_of_two = matches!(kind, EdgeKind::DependsMs | EdgeKind::WaitsFor);
                 let named = |found: &EdgeKind| found <= kind || (one_of_two && found.requires());
                 prop_assert!(kind.orders());
                 prop_assert!(unit.edges.iter().filter(by).any(|(found, _)| named(found)));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fleet_core::graph::strategies::{Units, units};
 use fleet_core::graph::{
-    DerivedState, EventKind, FailureCause, Name, ObservedUnit, OnCleanExit, Phase, RestartLimit,
-    RestartWhen, ServiceType, StatusReport,
+    DerivedState, EdgeKind, EventKind, FailureCause, Name, ObservedUnit, OnCleanExit, Phase,
+    RestartLimit, RestartWhen, ServiceType, StatusReport,
 };
 use proptest::prelude::*;
 
@@ -27,6 +27,10 @@ fn failures() -> impl Strategy<Value = Failures> {
 fn patient(most: usize) -> impl Strategy<Value = Units> {
     units(most).prop_map(|mut units| {
         for unit in &mut units.0 {
+            // A requisite that nothing else needs would block the unit forever.
+            for (kind, _) in &mut unit.edges {
+                *kind = if *kind == EdgeKind::Requisite { EdgeKind::DependsMs } else { *kind };
+            }
             unit.restart.reset = Some(Duration::from_secs(36_000));
             if matches!(unit.restart.limit, RestartLimit::Starts { .. }) {
                 unit.restart.limit = RestartLimit::None;

@@ -143,6 +143,31 @@ fn waiting_unit_starts_if_dependency_is_blocked() {
     assert_eq!(scenario.shown("c"), "Active(Running)");
 }
 
+#[test]
+fn requisite_is_awaited_if_needed_and_blocks_otherwise() {
+    let mut scenario = Scenario::new("r notified\nb notified req:r\ngoal wf:b", "goal");
+    assert_eq!(scenario.plan(), "", "the requisite is not started");
+    assert_eq!(scenario.shown("b"), "Waiting(Blocked([((\"r\"), Inactive)]))");
+    assert_eq!(scenario.shown("goal"), "Active(Running), degraded");
+    assert_eq!(scenario.wants("r"), "start r");
+    assert_eq!(scenario.shown("b"), "Waiting(Dependencies([(\"r\")]))");
+    assert_eq!(scenario.ready("r"), "start b");
+    scenario.ready("b");
+    let said = scenario.fails("r");
+    assert_eq!(said, "stop r: its main process ended with status 1", "its loss stops nothing");
+    scenario.send("b", EventKind::MainExited(Exit::Status(1)));
+    scenario.gone("b");
+    assert_eq!(scenario.pass(1), "start r");
+    assert_eq!(scenario.shown("b"), "Waiting(Dependencies([(\"r\")]))");
+}
+
+#[test]
+fn pulled_requisite_is_needed() {
+    let mut scenario = Scenario::new("r notified\nb notified req:r pulls:r", "b");
+    assert_eq!(scenario.plan(), "start r");
+    assert_eq!(scenario.ready("r"), "start b");
+}
+
 /// A unit that is active but about to stop does not satisfy a waiting unit, which would lose it at
 /// once.
 #[test]

@@ -66,7 +66,7 @@ impl Twin {
     }
 
     /// Returns the strongest kind between each two units. Requiring and ordering together give
-    /// `waits-for`.
+    /// `waits-for`, and a requisite that is also required gives `depends-ms`.
     fn strongest(&self) -> Vec<Edge> {
         let mut kinds: BTreeMap<(Name, Name), BTreeSet<EdgeKind>> = BTreeMap::new();
         for unit in self.units.values().filter(|unit| !self.orphans.contains(&unit.name)) {
@@ -81,7 +81,9 @@ impl Twin {
             if kinds == BTreeSet::from([EdgeKind::Pulls, EdgeKind::After]) {
                 return EdgeKind::WaitsFor;
             }
-            *kinds.first().unwrap()
+            let first = *kinds.first().unwrap();
+            let pulls = first == EdgeKind::Requisite && kinds.iter().any(|kind| kind.requires());
+            if pulls { EdgeKind::DependsMs } else { first }
         };
         kinds.into_iter().map(|((from, to), kinds)| (from, strongest(kinds), to)).collect()
     }
@@ -197,16 +199,18 @@ impl Twin {
     }
 
     pub(super) fn blocked(&self, name: &Name) -> bool {
-        use EdgeKind::{DependsMs, DependsOn};
+        use EdgeKind::{DependsMs, DependsOn, Requisite};
         let dooms = |on: &Name| {
             self.phase(on) == Phase::Failed || self.masked.contains(on) || self.blocked(on)
         };
         let ended = |on: &Name| self.phase(on) == Phase::Completed;
+        let unneeded = |on: &Name| !self.active(on) && !self.needed.contains(on);
         self.needed.contains(name)
             && self.phase(name) == Phase::Inactive
-            && (self.lacks(name, &[DependsOn, DependsMs])
-                || self.on(name, &[DependsOn, DependsMs]).any(dooms)
-                || self.on(name, &[DependsOn]).any(ended))
+            && (self.lacks(name, &[DependsOn, DependsMs, Requisite])
+                || self.on(name, &[DependsOn, DependsMs, Requisite]).any(dooms)
+                || self.on(name, &[DependsOn, Requisite]).any(ended)
+                || self.on(name, &[Requisite]).any(unneeded))
     }
 
     pub(super) fn settled(&self, name: &Name) -> bool {
@@ -226,13 +230,13 @@ impl Twin {
     }
 
     pub(super) fn startable(&self, name: &Name) -> bool {
-        use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
+        use EdgeKind::{After, DependsMs, DependsOn, Requisite, WaitsFor};
         let stays = |on: &Name| self.active(on) && !self.must_stop(on);
         self.needed.contains(name)
             && self.phase(name) == Phase::Inactive
             && !self.seen[name].processes
-            && !self.lacks(name, &[DependsOn, DependsMs])
-            && self.on(name, &[DependsOn]).all(stays)
+            && !self.lacks(name, &[DependsOn, DependsMs, Requisite])
+            && self.on(name, &[DependsOn, Requisite]).all(stays)
             && self.on(name, &[DependsMs]).all(|on| stays(on) || self.phase(on) == Phase::Completed)
             && self.on(name, &[WaitsFor]).all(|on| self.settled(on))
             && self.on(name, &[After]).all(|on| !self.needed.contains(on) || self.settled(on))
@@ -240,17 +244,17 @@ impl Twin {
 
     /// Returns whether another unit has to be gone before this one stops.
     pub(super) fn waits_for_dependents(&self, name: &Name) -> bool {
-        use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
+        use EdgeKind::{After, DependsMs, DependsOn, Requisite, WaitsFor};
         self.by(name, &[DependsOn]).any(|by| self.phase(by).is_busy())
             || self
-                .by(name, &[DependsOn, DependsMs, WaitsFor, After])
+                .by(name, &[DependsOn, DependsMs, Requisite, WaitsFor, After])
                 .any(|by| self.must_stop(by) || self.phase(by) == Phase::Stopping)
     }
 
     /// Returns the length of the longest chain of needed dependents.
     pub(super) fn height(&self, name: &Name) -> usize {
-        use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
-        let above = self.by(name, &[DependsOn, DependsMs, WaitsFor, After]);
+        use EdgeKind::{After, DependsMs, DependsOn, Requisite, WaitsFor};
+        let above = self.by(name, &[DependsOn, DependsMs, Requisite, WaitsFor, After]);
         let above = above.filter(|by| self.needed.contains(*by));
         above.map(|by| self.height(by) + 1).max().unwrap_or(0)
     }

@@ -46,6 +46,24 @@ fn output(linked: &LinkedUnits) -> String {
         let with: Vec<&str> = with.iter().map(Name::as_str).collect();
         format!("with {name} stops {}", with.join(", "))
     }));
+    let effects = &linked.effects;
+    let indexes = [
+        ("on failure", &effects.on_failure),
+        ("on success", &effects.on_success),
+        ("is started by", &effects.triggered_by),
+        ("passes its reload to", &effects.reloads),
+        ("passes its stop to", &effects.stops),
+        ("upholds", &effects.upholds),
+        ("is upheld by", &effects.upheld_by),
+        ("is needed by", &effects.needed_by),
+        ("may no longer need", &effects.may_unneed),
+    ];
+    for (what, index) in indexes {
+        lines.extend(index.iter().map(|(name, others)| {
+            let others: Vec<&str> = others.iter().map(Name::as_str).collect();
+            format!("{name} {what}: {}", others.join(", "))
+        }));
+    }
     lines.join("\n")
 }
 
@@ -95,6 +113,8 @@ fn each_relation_has_its_edge() {
     with e.service stops d.service
     with i.service stops h.service
     with j.service stops b.service, i.service
+    c.service upholds: j.service
+    j.service is upheld by: c.service
     ");
 }
 
@@ -272,4 +292,114 @@ fn stopping_a_socket_stops_the_units_that_require_it() {
     timed.service
     with a.socket stops bound.service, part.service, required.service
     ");
+}
+#[test]
+fn results_start_units_that_may_be_missing() {
+    let text = linked(&[
+        ("a.service", "OnFailure=b.service mail@%n.service\nOnSuccess=alias.service a.service"),
+        ("b.service", "OnFailure=job.timer\n[Install]\nAlias=alias.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service
+    b.service = alias.service
+    a.service: 5:1: Unit.OnSuccess ignores a.service, which is the unit itself
+    a.service on failure: b.service, mail@a.service.service
+    b.service on failure: job.timer
+    a.service on success: b.service
+    b.service is started by: a.service
+    job.timer is started by: b.service
+    mail@a.service.service is started by: a.service
+    ");
+}
+
+#[test]
+fn reloads_and_stops_are_propagated_to_present_units() {
+    let text = linked(&[
+        ("a.service", "PropagatesReloadTo=b.service none.service\nPropagatesStopTo=b.service"),
+        ("b.service", "ReloadPropagatedFrom=c.service\nStopPropagatedFrom=c.service bad.service"),
+        ("c.service", "PropagateReloadTo=a.service\nPropagatesStopTo=job.timer docker.service"),
+        ("d.service", "PropagateReloadFrom=d.service a.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r"
+    a.service
+    b.service
+    c.service
+    d.service
+    a.service: 4:1: Unit.PropagatesReloadTo ignores none.service, which is not run here
+    b.service: 5:1: Unit.StopPropagatedFrom ignores bad.service, which was refused
+    c.service: 5:1: Unit.PropagatesStopTo ignores job.timer, which is a timer
+    c.service: 5:1: Unit.PropagatesStopTo ignores docker.service, which is not run here
+    d.service: 4:1: Unit.PropagateReloadFrom ignores d.service, which is the unit itself
+    a.service passes its reload to: b.service, d.service
+    c.service passes its reload to: a.service, b.service
+    a.service passes its stop to: b.service
+    c.service passes its stop to: b.service
+    ");
+}
+
+#[test]
+fn propagated_stops_include_those_of_requirements() {
+    let units = system(&[
+        ("a.service", "PropagatesStopTo=b.service"),
+        ("b.service", ""),
+        ("c.service", "Requires=b.service\nPropagatesStopTo=a.service d.service"),
+        ("d.service", "PartOf=a.service"),
+    ]);
+    let linked = link(&units, &outside());
+    let names =
+        |units: BTreeSet<Name>| units.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let name = |text: &str| Name::new(text).expect("it is a name");
+    let after = |unit: &str| names(linked.stopped_after(&name(unit)));
+    assert_eq!(after("a.service"), "b.service c.service d.service");
+    assert_eq!(after("b.service"), "a.service c.service d.service");
+    assert_eq!(after("d.service"), "");
+    assert_eq!(names(linked.stopped_with(&name("a.service"))), "d.service", "at a restart");
+}
+
+#[test]
+fn requisites_and_upheld_units_have_edges() {
+    let text = linked(&[
+        ("a.service", "Requisite=b.service c.service d.service bad.service docker.service"),
+        ("b.service", ""),
+        ("c.service", "StopWhenUnneeded=yes\nUpholds=f.service none.service"),
+        ("d.service", "Upholds=c.service\nAfter=c.service\n[Install]\nUpheldBy=a.service"),
+        ("e.service", "Requisite=none.service"),
+        ("f.service", "Requisite=g.service"),
+        ("g.service", "After=f.service"),
+    ]);
+    insta::assert_snapshot!(wrapped(&text), @r#"
+    a.service
+      depends-ms bad.service
+      depends-ms d.service
+      requisite b.service
+      requisite c.service
+    b.service
+    c.service
+    d.service
+      waits-for c.service
+    g.service
+    no e.service: 4:1: Unit.Requisite names none.service, which is not run here: submit
+          it as well, write Wants=, or declare it active on the machine: native_external
+          = ["none.service=up"]
+    no f.service: 4:1: Unit.Requisite names g.service, which is ordered after this unit,
+          but Requisite= needs the opposite order: write Requires=
+    a.service: 4:1: Unit.Requisite blocks the unit, because bad.service was refused
+    a.service: 4:1: Unit.Requisite also orders the unit after b.service
+    a.service: 4:1: Unit.Requisite also orders the unit after c.service
+    a.service: 4:1: Unit.Requisite also orders the unit after d.service
+    c.service: 5:1: Unit.Upholds ignores none.service, which is not run here
+    with b.service stops a.service
+    with c.service stops a.service
+    with d.service stops a.service
+    with g.service stops f.service
+    a.service upholds: d.service
+    c.service upholds: f.service
+    d.service upholds: c.service
+    c.service is upheld by: d.service
+    d.service is upheld by: a.service
+    f.service is upheld by: c.service
+    c.service is needed by: a.service, d.service
+    a.service may no longer need: c.service
+    d.service may no longer need: c.service
+    "#);
 }

@@ -86,7 +86,7 @@ fn sidekick_service_compiles() {
 
 #[test]
 fn confined_daemon_is_refused() {
-    let text = "[Unit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
+    let text = "[Unit]\nRebootArgument=now\nConditionVirtualization=!container\n\
                 [Service]\nType=notify\nExecStart=/usr/sbin/named -f\n\
                 ExecReload=/usr/sbin/rndc reload\n\
                 ProtectSystem=strict\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\n\
@@ -94,8 +94,8 @@ fn confined_daemon_is_refused() {
                 MemorySwapMax=0\nLoadCredential=key:/etc/key\n\
                 [Install]\nWantedBy=multi-user.target\n";
     insta::assert_snapshot!(wrapped(&read("named.service", text)), @r"
-    named.service:2:1: Unit.OnFailure is not supported: no unit starts because of another
-          unit's result: run its commands in ExecStopPost=
+    named.service:2:1: Unit.RebootArgument is not supported: the supervisor cannot reboot
+          or power off the machine: remove it, or run the unit under systemd
     named.service:3:1: Unit.ConditionVirtualization is not supported: only
           ConditionPathExists=, …PathIsDirectory=, …FileNotEmpty=,
           …FileIsExecutable=, …Host=, …KernelCommandLine= and …User= are checked

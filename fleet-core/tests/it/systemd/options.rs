@@ -250,6 +250,7 @@ const NEVER_EMPTY: &[&str] = &[
     "StartLimitInterval",
     "StartLimitIntervalSec",
     "StateDirectoryMode",
+    "StopWhenUnneeded",
     "TimeoutSec",
     "TimeoutStartSec",
     "TimeoutStopSec",

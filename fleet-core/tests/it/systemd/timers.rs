@@ -454,3 +454,13 @@ fn clock_set_back_while_the_unit_runs_is_followed() {
     let life = TimerMachine::restore(Arc::new(timer("OnCalendar=hourly")), memory, earlier);
     assert_eq!(life.next_elapse().wall, Some(at(BOOT - 7 * hour)), "while no daemon ran, too");
 }
+
+#[test]
+fn effects_in_a_timer_are_remarked() {
+    let text = "[Timer]\nOnBootSec=1\n[Unit]\nOnFailure=mail.service\n";
+    let timer = compiled("a.timer", text).unwrap_or_else(|refusals| panic!("{refusals}"));
+    let remarks: Vec<String> = timer.remarks.iter().map(ToString::to_string).collect();
+    let expected = "4:1: Unit.OnFailure has no effect, because a timer does nothing but start its \
+                    unit";
+    assert_eq!((remarks, timer.relations.len()), (vec![expected.to_owned()], 0));
+}

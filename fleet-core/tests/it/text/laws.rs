@@ -17,6 +17,7 @@ const LINES: [&str; 65] = [
     "depends-on: t1, t2",
     "depends-on: t3,\n  t4",
     "depends-ms: t1",
+    "requisite: t8",
     "waits-for: t2,t5\nwaits-for: t6",
     "pulls: t1",
     "after: t7",

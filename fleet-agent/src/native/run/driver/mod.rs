@@ -37,6 +37,7 @@ use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirectory};
 use crate::sleep::Sleep;
 use processes::PendingExit;
+pub(crate) use processes::{MonitorVariables, result_variables};
 
 /// Driver of the runs of one unit, with their processes.
 pub(crate) struct RunDriver {
@@ -53,6 +54,8 @@ pub(crate) struct RunDriver {
     leaders: Vec<ProcessId>,
     /// Latest requested state that has reached `service`.
     requested: RequestedState,
+    /// Variables about the unit whose result has started this one, for the start commands.
+    monitor: Option<Box<MonitorVariables>>,
     /// Whether a run has begun.
     has_run: bool,
     written: Option<RunRecord>,
@@ -120,6 +123,7 @@ impl RunDriver {
             group: None,
             leaders: Vec::new(),
             requested: RequestedState::default(),
+            monitor: None,
             has_run: false,
             written: None,
             notify: None,
@@ -174,6 +178,11 @@ impl RunDriver {
     /// `service`. So one record contains both.
     pub(crate) fn set_requested(&mut self, requested: RequestedState) {
         self.requested = requested;
+    }
+
+    /// Sets the variables that start commands get about the unit whose result has started this one.
+    pub(crate) fn set_monitor(&mut self, variables: Option<MonitorVariables>) {
+        self.monitor = variables.map(Box::new);
     }
 
     /// Sets the definition by which the unit is run from now on.

@@ -21,7 +21,7 @@ use crate::native::log::rate_limit::unrecorded_cause;
 use crate::native::run::descriptors::NamedDescriptor;
 use crate::native::run::exec_resources::ExecResources;
 use crate::native::run::kill_all::{SignalTargets, kill_all};
-use crate::native::run::machine::state::{Role, ServicePhase, SignalScope};
+use crate::native::run::machine::state::{Role, RunState, ServicePhase, SignalScope};
 use crate::native::run::process::{SpawnContext, SpawnFailure, spawn};
 use crate::native::run::sd_notify_socket::NOTIFY_SOCKET;
 
@@ -167,21 +167,39 @@ impl RunDriver {
         if let (Role::Control, Some(main)) = (role, run_state.main) {
             variables.push(("MAINPID", main.pid.to_string()));
         }
-        if !matches!(run_state.phase, ServicePhase::Stop | ServicePhase::StopPost) {
-            return variables;
+        match run_state.phase {
+            ServicePhase::StartPre | ServicePhase::Start => {
+                let monitor = self.monitor.iter().flat_map(|monitor| &monitor.0);
+                variables.extend(monitor.cloned());
+            }
+            ServicePhase::Stop | ServicePhase::StopPost => {
+                let names = ["SERVICE_RESULT", "EXIT_CODE", "EXIT_STATUS"];
+                variables.extend(result_variables(names, run_state));
+            }
+            _ => {}
         }
-        if let Some(outcome) = run_state.outcome {
-            variables.push(("SERVICE_RESULT", outcome.as_str().to_owned()));
-        }
-        let (code, status) = match run_state.exit {
-            Some(ProcessExit::Code(code)) => ("exited", code.to_string()),
-            Some(ProcessExit::Signal(signal)) => ("killed", short_name(signal)),
-            Some(ProcessExit::Dumped(signal)) => ("dumped", short_name(signal)),
-            _ => return variables,
-        };
-        variables.extend([("EXIT_CODE", code.to_owned()), ("EXIT_STATUS", status)]);
         variables
     }
+}
+
+/// Variables about the unit whose result has started another one.
+pub(crate) struct MonitorVariables(pub(crate) Vec<(&'static str, String)>);
+
+/// Returns the variables with these names for the result of a run, the kind of exit of its main
+/// process, and its exit status or signal. A variable without a value is left out.
+pub(crate) fn result_variables(
+    [result, code, status]: [&'static str; 3],
+    run_state: &RunState,
+) -> Vec<(&'static str, String)> {
+    let outcome = run_state.outcome.map(|outcome| (result, outcome.as_str().to_owned()));
+    let exit = match run_state.exit {
+        Some(ProcessExit::Code(code)) => Some(("exited", code.to_string())),
+        Some(ProcessExit::Signal(signal)) => Some(("killed", short_name(signal))),
+        Some(ProcessExit::Dumped(signal)) => Some(("dumped", short_name(signal))),
+        _ => None,
+    };
+    let exit = exit.into_iter().flat_map(|(how, with)| [(code, how.to_owned()), (status, with)]);
+    outcome.into_iter().chain(exit).collect()
 }
 
 impl RunDriver {

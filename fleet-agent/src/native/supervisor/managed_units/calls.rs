@@ -234,7 +234,7 @@ impl ManagedUnits {
     }
 
     /// Tries a failed or completed unit again at once, if it waits for a retry.
-    fn retry_now(&mut self, core: &mut Core, name: &Name) {
+    pub(super) fn retry_now(&mut self, core: &mut Core, name: &Name) {
         if core.planner.retry_now(&Target::from(name), core.now())
             && let Some(entry) = core.units.get_mut(name)
         {
@@ -305,8 +305,15 @@ impl ManagedUnits {
         if !self.is_loaded(&name) {
             return answer(reply, Err(ServiceError::NotLoaded { unit: unit.clone() }));
         }
-        match core.planner.request_reload(&Target::from(&name)) {
+        let result = core.planner.request_reload(&Target::from(&name));
+        // systemd refuses the reload before it propagates it.
+        let is_propagated = result != Err(NotReloadable::NoCommand) || self.passes_reload(&name);
+        if is_propagated {
+            self.propagate_reload(core, &name);
+        }
+        match result {
             Ok(()) => self.waiters.of(&name).reloads.push(reply),
+            Err(NotReloadable::NoCommand) if is_propagated => answer(reply, Ok(())),
             Err(why) => {
                 let problem = match why {
                     NotReloadable::NoCommand => {
@@ -341,7 +348,7 @@ impl ManagedUnits {
     /// Stops a unit and all units that stop with it, and masks those that are still needed.
     pub(super) fn stop_with_dependents(&mut self, core: &mut Core, name: &Name) {
         self.sync_desired(core, name);
-        let mut all = self.graph.stopped_with(name);
+        let mut all = self.graph.stopped_after(name);
         all.insert(name.clone());
         let (mut mask, mut over) = (Vec::new(), Vec::new());
         for unit in &all {

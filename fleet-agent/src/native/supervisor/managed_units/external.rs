@@ -114,8 +114,10 @@ impl ExternalRegistry {
     /// on.
     pub(super) fn require<'a>(&mut self, relations: impl IntoIterator<Item = &'a Relation>) {
         for relation in relations {
-            let is_required =
-                matches!(relation.kind, RelationKind::BindsTo | RelationKind::Requires);
+            let is_required = matches!(
+                relation.kind,
+                RelationKind::BindsTo | RelationKind::Requires | RelationKind::Requisite
+            );
             if is_required && let Some(external) = self.well_known.remove(&relation.unit) {
                 let unit = &relation.unit;
                 self.probed.insert(name_of(unit), (external, stand_in(unit)));

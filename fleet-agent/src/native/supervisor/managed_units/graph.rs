@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{
-    ExternalUnits, LinkedUnits, Relation, RelationKind, Remark, UnitRefusal, link,
+    Effects, ExternalUnits, LinkedUnits, Relation, RelationKind, Remark, UnitRefusal, link,
 };
 use fleet_core::graph::{
     DependencyCycle, Graph, GraphError, InitState, Name, ObservedUnit, Settings, Target,
@@ -76,6 +76,16 @@ impl LoadedGraph {
     /// Returns the units that systemd would stop together with a unit.
     pub(super) fn stopped_with(&self, name: &Name) -> BTreeSet<Name> {
         self.linked.stopped_with(name)
+    }
+
+    /// Returns the units that systemd would stop if it stops a unit without starting it again.
+    pub(super) fn stopped_after(&self, name: &Name) -> BTreeSet<Name> {
+        self.linked.stopped_after(name)
+    }
+
+    /// Returns the effects of units on other units.
+    pub(super) fn effects(&self) -> &Effects {
+        &self.linked.effects
     }
 
     /// Returns the deadline for rebuilding the graph after files have changed.

@@ -16,6 +16,8 @@
 //! | `graph` | the graph of all loaded units, rebuilt when they change |
 //! | `external` | external units, which this manager does not run |
 //! | `calls`, `waiters` | start, stop, restart, reload, unload; the callers that wait for them |
+//! | `follow_ups` | effects on other units: `OnFailure=`, `PropagatesStopTo=` and similar |
+//! | `upkeep` | starts and stops by the state of other units: `Upholds=`, `StopWhenUnneeded=` |
 //! | `status` | a loaded unit; its published status: of its run, otherwise of the planner |
 //! | `recovery` | the units that an earlier daemon has left |
 //!
@@ -24,20 +26,24 @@
 
 mod calls;
 pub(in crate::native) mod external;
+mod follow_ups;
 mod graph;
 mod recovery;
 pub(super) mod status;
+mod upkeep;
 mod waiters;
 
 pub(in crate::native) use self::recovery::ManagedUnitsConfig;
 pub(super) use self::status::{Definition, known, name_of};
 pub(super) use self::waiters::hit_start_limit;
+pub(super) use follow_ups::{FollowUps, RunEnd};
 pub(super) use graph::{LoadedGraph, PulledStarter};
 pub(in crate::native) use status::{LoadedUnit, PublishedStatus, Statuses};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use fleet_core::ActiveState;
 use fleet_core::Timestamp;
 use fleet_core::graph::{
     DerivedState, Incarnation, InitState, Name, Retry, StatusReport, Target, WaitReason,
@@ -53,8 +59,10 @@ use crate::native::state::unit_directory::RequestedState;
 use crate::{ServiceError, UnitDetails};
 use calls::requirements;
 use external::External;
+use follow_ups::UnitResult;
 use graph::NamedObservation;
 use status::{LoadedUnits, status_of};
+use upkeep::Upkeep;
 use waiters::{Waiters, is_over, start_result, stop_result};
 
 /// All units that fleet has loaded.
@@ -65,6 +73,8 @@ pub(super) struct ManagedUnits {
     load_count: u64,
     graph: LoadedGraph,
     starters: Starters,
+    follow_ups: FollowUps,
+    upkeep: Upkeep,
     waiters: Waiters,
     /// Units to restart, each with its current run. The unit is restarted as soon as this run is
     /// over, even if the run has failed.
@@ -76,12 +86,19 @@ pub(super) struct ManagedUnits {
 
 impl ManagedUnits {
     /// Creates the state of no loaded units.
-    pub(super) fn new(graph: LoadedGraph, starters: Starters, statuses: Statuses) -> Self {
+    pub(super) fn new(
+        graph: LoadedGraph,
+        starters: Starters,
+        follow_ups: FollowUps,
+        statuses: Statuses,
+    ) -> Self {
         Self {
             loaded_units: LoadedUnits::new(),
             load_count: 0,
             graph,
             starters,
+            follow_ups,
+            upkeep: Upkeep::default(),
             waiters: Waiters::default(),
             pending_restarts: BTreeMap::new(),
             statuses,
@@ -221,6 +238,7 @@ impl ManagedUnits {
         }
         core.context.descriptors.forget_service(name.as_str());
         self.loaded_units.remove(&name);
+        self.upkeep.forget(&name);
         self.graph.mark_stale();
         self.statuses.remove(unit);
         self.starters.on_unit_changed(unit);
@@ -351,7 +369,7 @@ impl ManagedUnits {
     pub(super) fn publish(&mut self, core: &mut Core, changed: BTreeSet<Name>) {
         let mut touched = std::mem::take(&mut self.touched);
         touched.extend(changed);
-        record_start_limit_hits(core, &touched);
+        self.record_start_limit_hits(core, &touched);
         for unit in &touched {
             self.settle_awaited_run(core, unit);
             self.publish_status(core, unit);
@@ -364,6 +382,26 @@ impl ManagedUnits {
         }
     }
 
+    /// Stores the start limit hit of each of `units` that the planner no longer retries for this
+    /// reason. The planner decides this after the last run of the unit, so the stored state of that
+    /// run does not include it.
+    fn record_start_limit_hits(&mut self, core: &mut Core, units: &BTreeSet<Name>) {
+        for unit in units {
+            let state = core.planner.status(unit).map(|state| state.state);
+            if !state.is_some_and(|what| hit_start_limit(&what)) {
+                continue;
+            }
+            let Some(entry) = core.units.get_mut(unit) else { continue };
+            let is_new = !entry.run_state.gave_up;
+            entry.record_start_limit_hit();
+            let Some(loaded) = self.loaded_units.get(unit).filter(|_| is_new) else { continue };
+            let before = self.statuses.get(&loaded.unit);
+            if before.is_none_or(|before| before.unit.state.active != ActiveState::Failed) {
+                self.follow_up(core, unit, UnitResult::Failure);
+            }
+        }
+    }
+
     /// Shows a unit's state as it is again if the result of its requested start is known.
     fn settle_awaited_run(&mut self, core: &Core, name: &Name) {
         let Some(loaded) = self.loaded_units.get_mut(name) else { return };
@@ -372,6 +410,13 @@ impl ManagedUnits {
         if loaded.refused.is_some() || start_result(state.as_ref(), entry, awaited.before).is_some()
         {
             loaded.awaited = None;
+            // As in systemd, only a requested start fails because of a dependency.
+            if matches!(
+                state.map(|state| state.state),
+                Some(DerivedState::Waiting(WaitReason::Blocked(_)))
+            ) {
+                self.follow_up(core, name, UnitResult::Failure);
+            }
         }
     }
 
@@ -391,9 +436,15 @@ impl ManagedUnits {
         let Some((loaded, entry)) = loaded.zip(entry) else { return };
         let state = core.planner.status(name);
         let waits_for = state.as_ref().and_then(|state| self.external_wait(core, state));
-        if self.statuses.publish(status_of(loaded, state.as_ref(), entry, waits_for)) {
+        let status = status_of(loaded, state.as_ref(), entry, waits_for);
+        let after = status.unit.state.active;
+        let before = loaded.is_target().then(|| self.statuses.get(&loaded.unit)).flatten();
+        if self.statuses.publish(status) {
             core.context.feed.report(&loaded.unit);
             self.starters.on_unit_changed(&loaded.unit);
+        }
+        if let Some(before) = before {
+            self.on_target_changed(core, name, before.unit.state.active, after);
         }
     }
 
@@ -464,17 +515,4 @@ impl ManagedUnits {
 /// Corrects a requested state that was read before a shutdown began.
 fn stopped_if_shutting_down(core: &Core, requested: RequestedState) -> RequestedState {
     if core.shutting_down { requested.stopped() } else { requested }
-}
-
-/// Stores the start limit hit of each of `units` that the planner no longer retries for this
-/// reason. The planner decides this after the last run of the unit, so the stored state of that
-/// run does not include it.
-fn record_start_limit_hits(core: &mut Core, units: &BTreeSet<Name>) {
-    for unit in units {
-        let state = core.planner.status(unit).map(|state| state.state);
-        if !state.is_some_and(|what| hit_start_limit(&what)) {
-            continue;
-        }
-        core.units.get_mut(unit).into_iter().for_each(SupervisedUnit::record_start_limit_hit);
-    }
 }

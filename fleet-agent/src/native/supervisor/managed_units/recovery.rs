@@ -176,7 +176,8 @@ impl ManagedUnits {
             found.push((name, observed));
         }
         self.relink(core, found);
-        for (name, run, driver) in drivers {
+        for (name, run, mut driver) in drivers {
+            driver.set_monitor(self.monitor_variables(core, &name));
             core.units.spawn_run(&name, run, driver);
         }
         for (name, pending, run) in pending {

@@ -195,6 +195,10 @@ impl LoadedUnit {
         self.requested.should_run() && !self.unloading
     }
 
+    pub(super) fn is_target(&self) -> bool {
+        matches!(&self.definition, Definition::Valid(compiled) if compiled.unit.is_virtual())
+    }
+
     pub(super) fn is_invalid(&self) -> bool {
         matches!(self.definition, Definition::Invalid(_))
     }

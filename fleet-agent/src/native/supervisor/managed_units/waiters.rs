@@ -148,6 +148,7 @@ fn describe_blocker((target, why): &(fleet_core::graph::Target, BlockedBy)) -> S
         BlockedBy::Completed => "has completed and is not active",
         BlockedBy::Blocked => "cannot start either",
         BlockedBy::Masked => "was stopped",
+        BlockedBy::Inactive => "is not active",
         BlockedBy::Missing => "is not available here",
     };
     format!("it needs {target}, which {why}")

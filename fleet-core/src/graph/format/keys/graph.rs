@@ -46,6 +46,13 @@ pub(super) const KEYS: &[Key] = &[
         |unit, _| edges(EdgeKind::DependsMs, unit),
     ),
     Key::new(
+        "requisite",
+        Types::ALL,
+        Form::Folds,
+        |value, draft, problems| read_edges(EdgeKind::Requisite, value, draft, problems),
+        |unit, _| edges(EdgeKind::Requisite, unit),
+    ),
+    Key::new(
         "waits-for",
         Types::ALL,
         Form::Folds,
