@@ -23,7 +23,7 @@ const UNITS: [(&str, &str); 32] = [
     ("private-mounts", "PrivateMounts=yes"),
     ("protect-system", "ProtectSystem=yes"),
     ("protect-system-full", "ProtectSystem=full"),
-    ("protect-system-strict", "ProtectSystem=strict\nReadWritePaths=/srv/a\nStateDirectory=own"),
+    ("protect-system-strict", "ProtectSystem=strict\nReadWritePaths=/srv/a\nStateDirectory=strict"),
     ("protect-home", "ProtectHome=yes"),
     ("protect-home-tmpfs", "ProtectHome=tmpfs"),
     ("protect-home-read-only", "ProtectHome=read-only"),
@@ -35,7 +35,7 @@ const UNITS: [(&str, &str); 32] = [
     ("protect-proc", "User=daemon\nProtectProc=invisible\nProcSubset=pid"),
     ("paths", "ReadOnlyPaths=/srv\nReadWritePaths=/srv/a\nInaccessiblePaths=-/gone /srv/b"),
     ("binds", "BindPaths=/srv/a:/srv/new\nBindReadOnlyPaths=/srv/a:/srv/b"),
-    ("tmpfs", "TemporaryFileSystem=/srv:ro\nBindPaths=/srv/a"),
+    ("tmpfs", "TemporaryFileSystem=/srv:ro\nBindPaths=/srv/a /srv/share"),
     ("no-exec", "NoExecPaths=/srv\nExecPaths=/srv/a"),
     ("families", "RestrictAddressFamilies=AF_UNIX AF_INET"),
     ("families-denied", "RestrictAddressFamilies=~AF_INET AF_INET6"),
@@ -53,7 +53,7 @@ const UNITS: [(&str, &str); 32] = [
          StateDirectory=own:link\nCacheDirectory=own\nLogsDirectory=own\n\
          ConfigurationDirectory=own",
     ),
-    ("credentials", "User=daemon\nSetCredential=key:secret\nLoadCredential=host:/etc/hostname"),
+    ("credentials", "SetCredential=key:secret\nLoadCredential=host:/etc/hostname"),
     (
         "scheduling",
         "CPUAffinity=0\nCPUSchedulingPolicy=batch\nIOSchedulingClass=best-effort\n\
@@ -74,7 +74,7 @@ for type in ipc mnt net uts; do
 done
 for path in / /boot /dev /etc /home /root /run /srv /srv/a /srv/b /srv/new /tmp /usr /var/tmp; do
     readable=$(ls "$path" >/dev/null && echo readable)
-    writable=$(touch "$path/probe" && rm "$path/probe" && echo writable)
+    writable=$(touch "$path/probe.$$" && rm "$path/probe.$$" && echo writable)
     echo "$path $readable $writable"
 done
 for path in /proc/sys/kernel/domainname /proc/kcore /proc/kmsg /sys/kernel/mm /sys/fs/cgroup; do
@@ -83,11 +83,11 @@ for path in /proc/sys/kernel/domainname /proc/kcore /proc/kmsg /sys/kernel/mm /s
 done
 ls -d /proc/1 /proc/sys
 echo tmp $(ls -A /tmp /var/tmp | grep -c mark)
-echo devices $(ls /dev)
+[ -e /dev/initctl ] || echo devices $(ls /dev)
 ip -br link show lo | cut -c 1-20
 unshare --uts true && echo may create namespaces
-touch /var/tmp/probe && chmod u+s /var/tmp/probe && echo may set the user ID bit
-rm -f /var/tmp/probe
+touch /var/tmp/probe.$$ && chmod u+s /var/tmp/probe.$$ && echo may set the user ID bit
+rm -f /var/tmp/probe.$$
 chown daemon /srv/a && echo may change owners
 chmod 1777 /srv/a && echo may change modes
 setarch i686 true && echo may change the personality
@@ -102,19 +102,19 @@ nice
 ulimit -n
 env | grep _DIRECTORY= | sort
 for path in $(echo "$RUNTIME_DIRECTORY:$STATE_DIRECTORY:$CACHE_DIRECTORY" | tr : ' ') \
-    $LOGS_DIRECTORY $CONFIGURATION_DIRECTORY $CREDENTIALS_DIRECTORY/*; do
+    $LOGS_DIRECTORY $CONFIGURATION_DIRECTORY; do
     stat --format='%n %a %U' "$path"
     touch "$path/probe" && echo "may write $path"
 done
-readlink /var/lib/link
-cat "$CREDENTIALS_DIRECTORY/key" "$CREDENTIALS_DIRECTORY/host" && echo
+readlink "$STATE_DIRECTORY/../link"
 echo end
 "#;
 
 /// Script that prepares the machine.
 const PREPARE: &str = "
 for type in ipc mnt net uts; do readlink /proc/1/ns/$type >/srv/share/$type; done
-mkdir -p /srv/a /srv/b
+mkdir -p /srv/a /srv/b /srv/new
+chown daemon /srv/a
 chmod 1777 /srv/a /srv/share/results
 touch /tmp/mark /var/tmp/mark
 printf '#!/bin/sh\\n' >/srv/program
@@ -127,7 +127,7 @@ cp /srv/share/systemd/*.service /run/systemd/system/
 systemctl daemon-reload
 cd /srv/share/systemd
 for unit in *.service; do systemctl start $unit || true; systemctl stop $unit; done
-rm -rf /run/own /var/lib/own /var/lib/link /var/cache/own /var/log/own /etc/own";
+rm -rf /run/own /var/lib/own /var/lib/link /var/lib/strict /var/cache/own /var/log/own /etc/own";
 
 /// Script that runs all units under the native service manager.
 const RUN_BY_FLEET: &str = "
@@ -160,7 +160,7 @@ fn confined_units_see_the_same_under_both_managers() {
         let found = reports(&kit, "native");
         let is_done =
             |name: &&str| found.get(*name).is_some_and(|report| report.ends_with("end\n"));
-        expected.keys().all(|name| is_done(&name)).then_some(())
+        expected.keys().all(is_done).then_some(())
     });
     let found = reports(&kit, "native");
     kit.exec("m1", "systemctl stop dev");

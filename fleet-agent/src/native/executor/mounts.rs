@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
@@ -134,7 +134,7 @@ impl MountTable {
                 Err(error) => Err(error),
             },
             MountKind::Tmpfs { options, .. } => tmpfs(options).map(Source::Tree),
-            MountKind::Proc { options } => proc(options).map(Source::Tree),
+            MountKind::FileSystem { name, options } => file_system(name, options).map(Source::Tree),
             MountKind::Devices => devices(),
             _ if self.is_below_other_contents(entry) => return Ok(Source::Itself),
             _ => copy(&entry.path, true).map(Source::Tree),
@@ -146,7 +146,7 @@ impl MountTable {
             prepared => prepared?,
         };
         if let Source::Tree(tree) = &source
-            && !matches!(entry.kind, MountKind::Tmpfs { .. } | MountKind::Proc { .. })
+            && !matches!(entry.kind, MountKind::Tmpfs { .. } | MountKind::FileSystem { .. })
         {
             // The copy has the attributes that its mounts have on the machine.
             change_mount(tree, self.attributes(entry).0, MountAttrFlags::empty(), true)?;
@@ -200,7 +200,7 @@ impl Entry {
             MountKind::NoExec => (None, Some(true)),
             MountKind::Exec => (None, Some(false)),
             MountKind::Bind { read_only, .. } => (Some(*read_only), None),
-            MountKind::Tmpfs { .. } | MountKind::Proc { .. } => (Some(false), None),
+            MountKind::Tmpfs { .. } | MountKind::FileSystem { .. } => (Some(false), None),
             MountKind::Devices => (Some(false), Some(true)),
             MountKind::Inaccessible { .. } => (Some(true), Some(true)),
         };
@@ -237,7 +237,7 @@ impl Entry {
             self.kind,
             MountKind::Bind { .. }
                 | MountKind::Devices
-                | MountKind::Proc { .. }
+                | MountKind::FileSystem { .. }
                 | MountKind::Tmpfs { .. }
         )
     }
@@ -262,7 +262,7 @@ impl Entry {
             MountKind::Inaccessible { .. } => format!("make {path} inaccessible"),
             MountKind::Bind { source, .. } => format!("bind {source} to {path}"),
             MountKind::Devices => format!("set up its own {path}"),
-            MountKind::Proc { .. } => format!("mount {path}"),
+            MountKind::FileSystem { .. } => format!("mount {path}"),
             MountKind::ReadOnly => format!("make {path} read-only"),
             MountKind::ReadWrite | MountKind::ReadWriteByDefault => {
                 format!("keep {path} writable")
@@ -315,8 +315,8 @@ fn tmpfs(options: &str) -> io::Result<OwnedFd> {
     Ok(fsmount(&file_system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-fn proc(options: &[(String, String)]) -> io::Result<OwnedFd> {
-    let file_system = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+fn file_system(name: &str, options: &[(String, String)]) -> io::Result<OwnedFd> {
+    let file_system = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (name, value) in options {
         fsconfig_set_string(&file_system, name.as_str(), value.as_str())?;
     }
@@ -378,6 +378,22 @@ fn fill_devices(directory: &Path, devices: Vec<(&'static str, OwnedFd)>) -> io::
     }
     for (name, target) in LINKS {
         symlink(target, directory.join(name))?;
+    }
+    fs::DirBuilder::new().recursive(true).create(directory.join("hugepages"))?;
+    link_by_number(directory)
+}
+
+/// Creates a link to each character device, named by its numbers.
+fn link_by_number(directory: &Path) -> io::Result<()> {
+    let links = directory.join("char");
+    fs::create_dir(&links)?;
+    for name in DEVICES {
+        let found = match fs::metadata(directory.join(name)) {
+            Ok(found) if found.file_type().is_char_device() => found.rdev(),
+            _ => continue,
+        };
+        let number = format!("{}:{}", rustix::fs::major(found), rustix::fs::minor(found));
+        symlink(Path::new("..").join(name), links.join(number))?;
     }
     Ok(())
 }

@@ -114,8 +114,9 @@ pub(in crate::native) enum MountKind {
     },
     /// A `/dev` with the pseudo devices alone.
     Devices,
-    /// A `/proc` with these mount options.
-    Proc {
+    /// A file system of the kernel, such as `proc`, with these mount options.
+    FileSystem {
+        name: String,
         options: Vec<(String, String)>,
     },
     ReadOnly,

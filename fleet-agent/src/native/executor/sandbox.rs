@@ -129,52 +129,13 @@ const TUNABLES: [&str; 16] = [
 
 fn mounts(exec: &ExecEnvironment, context: &SandboxContext) -> Vec<Mount> {
     let sandbox = &exec.sandbox;
-    let mut all = Vec::new();
-    let mut add = |paths: &[&str], kind: &MountKind, optional: bool| {
-        let mount = |path: &&str| Mount { path: (*path).to_owned(), kind: kind.clone(), optional };
-        all.extend(paths.iter().map(mount));
-    };
+    let mut list = MountList::default();
     let inaccessible = MountKind::Inaccessible { empty_file: context.empty_file.clone() };
-    match sandbox.protect_system {
-        ProtectSystem::No => {}
-        ProtectSystem::Strict => {
-            add(&["/"], &ReadOnly, false);
-            add(&["/dev", "/proc", "/sys"], &ReadWriteByDefault, false);
-            add(&HOMES, &ReadWriteByDefault, true);
-        }
-        level => {
-            add(&["/usr"], &ReadOnly, false);
-            add(&["/bin", "/boot", "/efi", "/lib", "/lib64", "/sbin"], &ReadOnly, true);
-            if level == ProtectSystem::Full {
-                add(&["/etc"], &ReadOnly, false);
-            }
-        }
-    }
-    match sandbox.protect_home {
-        ProtectHome::No => {}
-        ProtectHome::Yes => add(&HOMES, &inaccessible, true),
-        ProtectHome::ReadOnly => add(&HOMES, &ReadOnly, true),
-        ProtectHome::Tmpfs => {
-            let kind = MountKind::Tmpfs { options: EMPTY.to_owned(), read_only: true };
-            add(&HOMES, &kind, true);
-        }
-    }
-    if sandbox.has(SandboxSwitch::ProtectKernelTunables) {
-        add(&TUNABLES, &ReadOnly, true);
-        add(&["/sys/fs/cgroup", "/sys/fs/selinux"], &ReadWriteByDefault, true);
-        add(&["/proc/kallsyms", "/proc/kcore"], &inaccessible, true);
-    }
-    if sandbox.has(SandboxSwitch::ProtectKernelModules) {
-        add(&["/lib/modules", "/usr/lib/modules"], &inaccessible, true);
-    }
-    if sandbox.has(SandboxSwitch::ProtectKernelLogs) {
-        add(&["/dev/kmsg", "/proc/kmsg"], &inaccessible, true);
-    }
-    if sandbox.has(SandboxSwitch::ProtectControlGroups) {
-        add(&["/sys/fs/cgroup"], &ReadOnly, false);
-    }
+    list.protect_system(sandbox.protect_system);
+    list.protect_home(sandbox.protect_home, &inaccessible);
+    list.protect_kernel(sandbox, &inaccessible);
     if sandbox.has(SandboxSwitch::PrivateDevices) {
-        add(&["/dev"], &MountKind::Devices, false);
+        list.add(&["/dev"], &MountKind::Devices, false);
     }
     let mut proc = Vec::new();
     proc.extend(sandbox.protect_proc.map(|hidden| ("hidepid".to_owned(), hidden.to_owned())));
@@ -182,42 +143,109 @@ fn mounts(exec: &ExecEnvironment, context: &SandboxContext) -> Vec<Mount> {
         proc.push(("subset".to_owned(), "pid".to_owned()));
     }
     if !proc.is_empty() {
-        add(&["/proc"], &MountKind::Proc { options: proc }, false);
+        let kind = MountKind::FileSystem { name: "proc".to_owned(), options: proc };
+        list.add(&["/proc"], &kind, false);
+    }
+    if sandbox.has(SandboxSwitch::PrivateIPC) {
+        let kind = MountKind::FileSystem { name: "mqueue".to_owned(), options: Vec::new() };
+        list.add(&["/dev/mqueue"], &kind, true);
     }
     if sandbox.has(SandboxSwitch::PrivateTmp) {
         for (path, source) in ["/tmp", "/var/tmp"].into_iter().zip(&context.private_tmp) {
             let source = source.clone();
-            add(&[path], &MountKind::Bind { source, recursive: false, read_only: false }, false);
+            let kind = MountKind::Bind { source, recursive: false, read_only: false };
+            list.add(&[path], &kind, false);
         }
     }
-    for (path, options) in &sandbox.temporary_file_systems {
-        let read_only = options.split(',').any(|option| option == "ro");
-        let options = [EMPTY, options].join(",");
-        add(&[path], &MountKind::Tmpfs { options, read_only }, false);
-    }
-    for bind in &sandbox.binds {
-        let (source, recursive) = (bind.source.clone(), bind.recursive);
-        let kind = MountKind::Bind { source, recursive, read_only: bind.read_only };
-        add(&[&bind.target], &kind, bind.optional);
-    }
-    for path in &sandbox.paths {
-        let kind = match path.access {
-            Access::Inaccessible => &inaccessible,
-            Access::ReadOnly => &ReadOnly,
-            Access::ReadWrite => &ReadWrite,
-            Access::NoExec => &NoExec,
-            Access::Exec => &Exec,
-        };
-        add(&[&path.path], kind, path.optional);
-    }
-    if !all.is_empty() {
+    list.add_paths(sandbox, &inaccessible);
+    if !list.0.is_empty() {
         let own = DirectoryKind::ALL.into_iter().filter(|it| *it != DirectoryKind::Configuration);
         for (path, _) in own.flat_map(|kind| &exec.directories.of(kind).paths) {
-            let (path, kind) = (path.clone(), ReadWrite);
-            all.push(Mount { path, kind, optional: true });
+            list.add(&[path], &ReadWrite, true);
         }
     }
-    all
+    list.0
+}
+
+#[derive(Default)]
+struct MountList(Vec<Mount>);
+
+impl MountList {
+    fn add(&mut self, paths: &[&str], kind: &MountKind, optional: bool) {
+        let mount = |path: &&str| Mount { path: (*path).to_owned(), kind: kind.clone(), optional };
+        self.0.extend(paths.iter().map(mount));
+    }
+
+    fn protect_system(&mut self, level: ProtectSystem) {
+        match level {
+            ProtectSystem::No => {}
+            ProtectSystem::Strict => {
+                self.add(&["/"], &ReadOnly, false);
+                self.add(&["/dev", "/proc", "/sys"], &ReadWriteByDefault, false);
+                self.add(&HOMES, &ReadWriteByDefault, true);
+            }
+            level => {
+                self.add(&["/usr"], &ReadOnly, false);
+                self.add(&["/bin", "/boot", "/efi", "/lib", "/lib64", "/sbin"], &ReadOnly, true);
+                if level == ProtectSystem::Full {
+                    self.add(&["/etc"], &ReadOnly, false);
+                }
+            }
+        }
+    }
+
+    fn protect_home(&mut self, level: ProtectHome, inaccessible: &MountKind) {
+        match level {
+            ProtectHome::No => {}
+            ProtectHome::Yes => self.add(&HOMES, inaccessible, true),
+            ProtectHome::ReadOnly => self.add(&HOMES, &ReadOnly, true),
+            ProtectHome::Tmpfs => {
+                let options = "mode=1777,size=10%,nr_inodes=400k".to_owned();
+                self.add(&HOMES, &MountKind::Tmpfs { options, read_only: false }, true);
+            }
+        }
+    }
+
+    fn protect_kernel(&mut self, sandbox: &Sandbox, inaccessible: &MountKind) {
+        if sandbox.has(SandboxSwitch::ProtectKernelTunables) {
+            self.add(&TUNABLES, &ReadOnly, true);
+            self.add(&["/sys/fs/cgroup", "/sys/fs/selinux"], &ReadWriteByDefault, true);
+            self.add(&["/proc/kallsyms", "/proc/kcore"], inaccessible, true);
+        }
+        if sandbox.has(SandboxSwitch::ProtectKernelModules) {
+            self.add(&["/lib/modules", "/usr/lib/modules"], inaccessible, true);
+        }
+        if sandbox.has(SandboxSwitch::ProtectKernelLogs) {
+            self.add(&["/dev/kmsg", "/proc/kmsg"], inaccessible, true);
+        }
+        if sandbox.has(SandboxSwitch::ProtectControlGroups) {
+            self.add(&["/sys/fs/cgroup"], &ReadOnly, false);
+        }
+    }
+
+    /// Adds the paths that the unit names itself.
+    fn add_paths(&mut self, sandbox: &Sandbox, inaccessible: &MountKind) {
+        for (path, options) in &sandbox.temporary_file_systems {
+            let read_only = options.split(',').any(|option| option == "ro");
+            let options = [EMPTY, options].join(",");
+            self.add(&[path], &MountKind::Tmpfs { options, read_only }, false);
+        }
+        for bind in &sandbox.binds {
+            let (source, recursive) = (bind.source.clone(), bind.recursive);
+            let kind = MountKind::Bind { source, recursive, read_only: bind.read_only };
+            self.add(&[&bind.target], &kind, bind.optional);
+        }
+        for path in &sandbox.paths {
+            let kind = match path.access {
+                Access::Inaccessible => inaccessible,
+                Access::ReadOnly => &ReadOnly,
+                Access::ReadWrite => &ReadWrite,
+                Access::NoExec => &NoExec,
+                Access::Exec => &Exec,
+            };
+            self.add(&[&path.path], kind, path.optional);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -259,9 +287,29 @@ mod tests {
             let optional = if mount.optional { " (optional)" } else { "" };
             format!("{}{optional}: {:?}", mount.path, mount.kind)
         });
-        insta::assert_snapshot!(mounts.collect::<Vec<_>>().join("\n"), @"");
+        insta::assert_snapshot!(mounts.collect::<Vec<_>>().join("\n"), @r#"
+        /usr: ReadOnly
+        /bin (optional): ReadOnly
+        /boot (optional): ReadOnly
+        /efi (optional): ReadOnly
+        /lib (optional): ReadOnly
+        /lib64 (optional): ReadOnly
+        /sbin (optional): ReadOnly
+        /etc: ReadOnly
+        /home (optional): ReadOnly
+        /root (optional): ReadOnly
+        /run/user (optional): ReadOnly
+        /dev: Devices
+        /proc: FileSystem { name: "proc", options: [("hidepid", "invisible")] }
+        /tmp: Bind { source: "/tmp/own/tmp", recursive: false, read_only: false }
+        /var/tmp: Bind { source: "/var/tmp/own/tmp", recursive: false, read_only: false }
+        /srv: Tmpfs { options: "mode=0755,size=10%,nr_inodes=400k,ro,size=1M", read_only: true }
+        /srv/a (optional): Bind { source: "/a", recursive: false, read_only: true }
+        /gone (optional): Inaccessible { empty_file: "/empty" }
+        /var/lib/own (optional): ReadWrite
+        "#);
         assert_eq!((plan.namespaces, plan.shares_namespaces_of), (libc::CLONE_NEWNS, Some(7)));
-        let lost = ["CAP_MKNOD", "CAP_SYS_RAWIO"].map(|name| CapabilitySet::named(name));
+        let lost = ["CAP_MKNOD", "CAP_SYS_RAWIO"].map(CapabilitySet::named);
         let lost = lost.into_iter().flatten().fold(CapabilitySet::default(), CapabilitySet::union);
         assert_eq!(plan.bounding_set, Some(CapabilitySet::ALL.without(lost).0));
     }

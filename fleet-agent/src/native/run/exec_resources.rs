@@ -210,10 +210,13 @@ fn create_directories(
     };
     for (path, links) in &group.paths {
         let path = Path::new(path);
-        let created = create_directory(path, group.mode).and_then(|directory| match kind {
-            DirectoryKind::Configuration => Ok(()),
-            _ => give(&directory, identity),
-        });
+        let is_configuration = kind == DirectoryKind::Configuration;
+        // An existing configuration belongs to its administrator.
+        let created = if is_configuration && path.is_dir() {
+            Ok(())
+        } else {
+            create_directory(path, group.mode).and_then(|directory| give(&directory, identity))
+        };
         created.map_err(|error| {
             failure(code, format!("cannot create the directory {}", path.display()), &error)
         })?;
@@ -256,7 +259,10 @@ const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 fn create_link(target: &Path, link: &Path) -> io::Result<()> {
-    match symlink(target, link) {
+    // Relative where that is simple, as in systemd.
+    let is_beside = target.parent() == link.parent();
+    let name = target.file_name().map(Path::new).filter(|_| is_beside);
+    match symlink(name.unwrap_or(target), link) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         created => created,
     }

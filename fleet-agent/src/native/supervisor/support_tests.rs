@@ -73,9 +73,9 @@ fn unsupported_option_is_refused_with_its_line() {
     3: PrivateUsers= is not supported: the native supervisor cannot confine processes in
        this way: remove the option, set it to a neutral value, or run the unit under
        systemd, or set native_accept = ["sandboxing"] to run without it
-    3: PrivateUsers=, PrivatePIDs= (line 5) and OnFailure= (line 7) are not supported by
-       the native service manager: set native_accept = ["sandboxing", "lifecycle"] to run
-       without them; UMask= (line 4) is "9": write an octal number from 0 to 0777
+    3: PrivateUsers= and PrivatePIDs= (line 5) are not supported by the native service
+       manager: set native_accept = ["sandboxing"] to run without them; UMask= (line 4)
+       is "9": write an octal number from 0 to 0777
     3: PrivatTmp= is not a systemd option in [Service]: write PrivateTmp=
     "#);
 }

@@ -15,7 +15,7 @@ fn unit(trace: &str, option: &str) -> String {
     )
 }
 
-const REFUSED: [&str; 11] = [
+const REFUSED: [&str; 10] = [
     "Service.PrivateUsers=yes",
     "Service.KillMode=none",
     "Service.RootDirectory=/srv",
@@ -24,7 +24,6 @@ const REFUSED: [&str; 11] = [
     "Service.ExecStopPost='open",
     "Service.PrivatTmp=1",
     "Unit.RebootArgument=now",
-    "Unit.ConditionVirtualization=no",
     "Socket.ListenStream=/run/a",
     "Service.Environment=A=%z",
 ];

@@ -27,7 +27,7 @@ fn foreign_units() -> tempfile::TempDir {
 fn convert_prints_stanzas() {
     let folder = foreign_units();
     let printed = run(folder.path(), "convert --from systemd s").replace(": the nat", ":\nthe nat");
-    insta::assert_snapshot!(printed, @"
+    insta::assert_snapshot!(printed, @r"
     exit 3
     # from s/web.service
     unit: web.service
@@ -40,9 +40,8 @@ fn convert_prints_stanzas() {
     ignore-sigpipe: yes
     ---
     s/README: skipped: not a unit file by its name or first line
-    s/web.service:3:1: loss: Service.ProtectHome is not supported:
-    the native supervisor cannot confine processes in this way
-    help: remove the option, set it to a neutral value, or run the unit under systemd
+    s/web.service:3:1: loss: Service.ProtectHome has no key in a stanza
+    help: keep the unit file for fleetd
     s/web.service.d:1:1: loss: drop-in directory: its files are not read
     help: merge them into the unit file, as `systemctl cat` shows them
     fleet-init: 2 settings or units could not be converted
@@ -136,11 +135,10 @@ fn losses_are_reported_in_every_format() {
     "unit":"web.service"}
     {"column":1,
     "file":"s/web.service",
-    "help":"remove the option, set it to a neutral value, or run the unit under systemd",
+    "help":"keep the unit file for fleetd",
     "kind":"loss",
     "line":3,
-    "message":"Service.ProtectHome is not supported:
-    the native supervisor cannot confine processes in this way"}
+    "message":"Service.ProtectHome has no key in a stanza"}
     {"column":1,
     "file":"s/web.service.d",
     "help":"merge them into the unit file, as `systemctl cat` shows them",
@@ -151,13 +149,12 @@ fn losses_are_reported_in_every_format() {
     fleet-init: 2 settings or units could not be converted
     "#);
     let printed = run(folder.path(), "convert --from systemd s/web.service -o name");
-    insta::assert_snapshot!(printed.replace(": the nat", ":\nthe nat"), @"
+    insta::assert_snapshot!(printed.replace(": the nat", ":\nthe nat"), @r"
     exit 3
     web.service
     ---
-    s/web.service:3:1: loss: Service.ProtectHome is not supported:
-    the native supervisor cannot confine processes in this way
-    help: remove the option, set it to a neutral value, or run the unit under systemd
+    s/web.service:3:1: loss: Service.ProtectHome has no key in a stanza
+    help: keep the unit file for fleetd
     s/web.service.d:1:1: loss: drop-in directory: its files are not read
     help: merge them into the unit file, as `systemctl cat` shows them
     fleet-init: 2 settings or units could not be converted

@@ -142,8 +142,8 @@ impl CapabilitySet {
     /// All capabilities that this version knows.
     pub const ALL: Self = Self((1 << CAPABILITIES.len()) - 1);
 
-    /// Returns the set with one capability, such as `CAP_NET_ADMIN`. Case is ignored, as in systemd.
-    /// Returns `None` for an unknown name.
+    /// Returns the set with one capability, such as `CAP_NET_ADMIN`, or `None` for an unknown name.
+    /// Case is ignored, as in systemd.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (prefix, short) = name.split_at_checked(4)?;
@@ -232,8 +232,8 @@ pub struct AddressFamilies {
 pub struct SystemCallFilter {
     /// Whether `calls` lists the permitted calls; otherwise it lists the forbidden ones.
     pub permit: bool,
-    /// Names of the calls. Groups such as `@clock` are replaced by their calls. A forbidden call may
-    /// have an action of its own.
+    /// Names of the calls. Groups such as `@clock` are replaced by their calls. A forbidden call
+    /// may have an action of its own.
     pub calls: BTreeMap<String, Option<SystemCallAction>>,
 }
 

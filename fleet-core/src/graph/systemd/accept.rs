@@ -1,10 +1,13 @@
-//! Options that an operator accepts to lose: units run without them, and a remark reports each.
+//! Options that a machine does not honour: those that an operator accepts to lose, and those that
+//! need privileges.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use fleet_unitfile::check::directives;
 use fleet_unitfile::spelling::suggest;
+
+use super::service_options::{EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
 
 /// A group of unsupported options that have the same kind of effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,3 +116,36 @@ impl AcceptedOptions {
         self.options.contains(option) || group.is_some_and(|group| self.groups.contains(&group))
     }
 }
+
+/// The restrictions that a supervisor can impose on processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Confinement {
+    /// All: the supervisor runs as root.
+    #[default]
+    All,
+    /// Those that need no privileges, such as filters of system calls.
+    Unprivileged,
+    /// None.
+    None,
+    /// None, nor anything else for which a stanza has no key: the unit is converted.
+    Stanza,
+}
+
+impl Confinement {
+    /// Returns why an option cannot be honoured. Returns `None` if it can.
+    pub(super) fn lacks(self, option: &str) -> Option<&'static str> {
+        let is_filter = FILTERS.contains(&option);
+        let is_restriction = is_filter || SANDBOX.contains(&option) || SCHEDULING.contains(&option);
+        match self {
+            Self::None if is_restriction => Some(NO_EXECUTOR),
+            Self::Stanza if is_restriction || EXEC_OPTIONS.contains(&option) => Some(NO_KEY),
+            Self::Unprivileged if SANDBOX.contains(&option) => Some(NEEDS_ROOT),
+            _ => None,
+        }
+    }
+}
+
+const NEEDS_ROOT: &str = "needs root: remove it, or run fleet as root";
+const NO_KEY: &str = "has no key in a stanza: keep the unit file for fleetd";
+const NO_EXECUTOR: &str = "is not supported: this program has no executor, which confines \
+                           processes: remove it, or set one";

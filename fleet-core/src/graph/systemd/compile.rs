@@ -7,13 +7,14 @@ use fleet_unitfile::check::directives;
 use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType};
 
-use super::accept::{AcceptedOptions, OptionGroup};
+use super::accept::{AcceptedOptions, Confinement, OptionGroup};
 use super::activator::{Activator, NO_RELATIONS};
 use super::condition;
-use super::descriptors::{ServiceDescriptors, socket_relations};
+use super::descriptors::ServiceDescriptors;
 use super::draft::Draft;
+use super::relation::{Relation, relations};
 use super::remark::{Remark, RemarkKind};
-use super::service_options::{EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
+use super::service_options::SCHEDULING;
 use super::support::{
     OptionPosition, RefusalCause, Support, UnitRefusal, UnitRefusals, Unsupported, support,
     unsupported_value,
@@ -454,145 +455,4 @@ pub struct CompileOptions {
     pub accept: AcceptedOptions,
     /// The restrictions that the supervisor can impose on processes.
     pub confinement: Confinement,
-}
-
-/// The restrictions that a supervisor can impose on processes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Confinement {
-    /// All: the supervisor runs as root.
-    #[default]
-    All,
-    /// Those that need no privileges, such as filters of system calls.
-    Unprivileged,
-    /// None.
-    None,
-    /// None, nor anything else for which a stanza has no key: the unit is converted.
-    Stanza,
-}
-
-impl Confinement {
-    /// Returns why an option cannot be honoured. Returns `None` if it can.
-    fn lacks(self, option: &str) -> Option<&'static str> {
-        let is_filter = FILTERS.contains(&option);
-        let is_restriction = is_filter || SANDBOX.contains(&option) || SCHEDULING.contains(&option);
-        match self {
-            Self::None if is_restriction => Some(NO_EXECUTOR),
-            Self::Stanza if is_restriction || EXEC_OPTIONS.contains(&option) => Some(NO_KEY),
-            Self::Unprivileged if SANDBOX.contains(&option) => Some(NEEDS_ROOT),
-            _ => None,
-        }
-    }
-}
-
-const NEEDS_ROOT: &str = "needs root: remove it, or run fleet as root";
-const NO_KEY: &str = "has no key in a stanza: keep the unit file for fleetd";
-const NO_EXECUTOR: &str = "is not supported: this program has no executor, which confines \
-                           processes: remove it, or set one";
-
-/// A relation of a unit to another unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Relation {
-    /// The option that declares it.
-    pub kind: RelationKind,
-    /// The other unit.
-    pub unit: UnitName,
-    /// Position of the option.
-    pub position: OptionPosition,
-}
-
-/// Options that declare relations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RelationKind {
-    /// `After=`.
-    After,
-    /// `Before=`.
-    Before,
-    /// `BindsTo=`.
-    BindsTo,
-    /// `Conflicts=`.
-    Conflicts,
-    /// `OnFailure=`.
-    OnFailure,
-    /// `OnSuccess=`.
-    OnSuccess,
-    /// `PartOf=`.
-    PartOf,
-    /// `PropagatesReloadTo=`.
-    PropagatesReloadTo,
-    /// `PropagatesStopTo=`.
-    PropagatesStopTo,
-    /// `ReloadPropagatedFrom=`.
-    ReloadPropagatedFrom,
-    /// `RequiredBy=`.
-    RequiredBy,
-    /// `Requires=`.
-    Requires,
-    /// `Requisite=`.
-    Requisite,
-    /// `StopPropagatedFrom=`.
-    StopPropagatedFrom,
-    /// `UpheldBy=`.
-    UpheldBy,
-    /// `Upholds=`.
-    Upholds,
-    /// `WantedBy=`.
-    WantedBy,
-    /// `Wants=`.
-    Wants,
-}
-
-pub(super) type Names = Vec<(RelationKind, UnitName)>;
-
-/// Returns the relations that an option declares, or `None` if the option declares no relations. As
-/// in systemd, an empty value adds no relation and removes none.
-pub(super) fn relations(
-    option: OptionView<'_>,
-    expand: &impl Fn(&str) -> Result<String, String>,
-) -> Option<Result<Names, String>> {
-    let kind = match (option.section(), option.name()) {
-        ("Unit", "After") => RelationKind::After,
-        ("Unit", "Before") => RelationKind::Before,
-        ("Unit", "BindsTo" | "BindTo") => RelationKind::BindsTo,
-        ("Unit", "OnFailure") => RelationKind::OnFailure,
-        ("Unit", "OnSuccess") => RelationKind::OnSuccess,
-        ("Unit", "PartOf") => RelationKind::PartOf,
-        ("Unit", "PropagatesReloadTo" | "PropagateReloadTo") => RelationKind::PropagatesReloadTo,
-        ("Unit", "PropagatesStopTo") => RelationKind::PropagatesStopTo,
-        ("Unit", "ReloadPropagatedFrom" | "PropagateReloadFrom") => {
-            RelationKind::ReloadPropagatedFrom
-        }
-        ("Unit", "StopPropagatedFrom") => RelationKind::StopPropagatedFrom,
-        ("Unit", "Requires" | "RequiresOverridable") => RelationKind::Requires,
-        ("Unit", "Requisite" | "RequisiteOverridable") => RelationKind::Requisite,
-        ("Unit", "Upholds") => RelationKind::Upholds,
-        ("Unit", "Wants") => RelationKind::Wants,
-        ("Unit", "Conflicts") => RelationKind::Conflicts,
-        ("Service", "Sockets") => {
-            return Some(names(option.value(), expand).and_then(socket_relations));
-        }
-        ("Install", "RequiredBy") => RelationKind::RequiredBy,
-        ("Install", "UpheldBy") => RelationKind::UpheldBy,
-        ("Install", "WantedBy") => RelationKind::WantedBy,
-        _ => return None,
-    };
-    let named = |name: UnitName| {
-        let is_template = name.is_template() && option.section() == "Unit";
-        match is_template {
-            true => Err(format!("names the template {name}: name an instance of it")),
-            false => Ok((kind, name)),
-        }
-    };
-    Some(names(option.value(), expand).and_then(|all| all.into_iter().map(named).collect()))
-}
-
-fn names(
-    value: &str,
-    expand: &impl Fn(&str) -> Result<String, String>,
-) -> Result<Vec<UnitName>, String> {
-    let name = |word: &str| {
-        let text = expand(word)?;
-        text.parse().map_err(|error| format!("cannot be read: {error}"))
-    };
-    value.split_whitespace().map(name).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fleet_unitfile::{UnitName, UnitType};
 
-use super::compile::{Names, RelationKind};
+use super::relation::{Names, RelationKind};
 
 /// Settings of a service for the file descriptors that it gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -111,6 +111,7 @@ impl Draft {
             _ if section == "Socket" => self.socket.take(name, value, unit)?,
             _ if section == "Path" => self.path.take(name, value, unit)?,
             _ if section == "Timer" => self.timer.take(name, value, unit)?,
+            "ExecPaths" | "ExecSearchPath" => self.take_of_service(name, value, unit)?,
             _ if name.starts_with("Exec") => self.take_command(name, value, unit)?,
             _ if name.starts_with("Restart") => self.take_restart(name, value)?,
             _ if name.starts_with("Timeout") => self.take_timeout(name, value)?,

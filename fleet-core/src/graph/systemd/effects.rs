@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::compile::RelationKind;
 use super::link::LinkedUnits;
+use super::relation::RelationKind;
 use crate::graph::model::Name;
 
 /// Other units, by unit.

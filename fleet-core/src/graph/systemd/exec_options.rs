@@ -370,17 +370,39 @@ mod tests {
             "CPUSchedulingPolicy=realtime",
             "IOSchedulingPriority=8",
         ]
-        .map(|line| format!("{line}: {}", read(line).expect_err(line)));
-        insta::assert_snapshot!(problems.join("\n"), @r#"
-        RuntimeDirectory=/run/a: has "/run/a": write a path relative to /run, without ".."
-        StateDirectory=a/../b: has "a/../b": write a path relative to /var/lib, without ".."
-        StateDirectory=private/a: has "private/a": the name "private" is reserved: use another one
-        CacheDirectoryMode=rwx: is "rwx": write an octal file mode, such as 0750
-        LoadCredential=key: names the credential key of the service manager, which has none: write key: and the path of a file
-        SetCredential=a/b:c: has the name "a/b": write the name of a file without a directory
-        CPUAffinity=3-1: has "3-1": write numbers of processors, such as 0-3 or 0,2
-        CPUSchedulingPolicy=realtime: is "realtime": write other, fifo, rr, batch or idle
-        IOSchedulingPriority=8: is "8": write a whole number from 0 to 7
-        "#);
+        .map(|line| {
+            format!(
+                "{line}:
+  {}",
+                read(line).expect_err(line)
+            )
+        });
+        insta::assert_snapshot!(problems.join("
+").replace(": write", ":
+  write"), @r#"
+  RuntimeDirectory=/run/a:
+    has "/run/a":
+    write a path relative to /run, without ".."
+  StateDirectory=a/../b:
+    has "a/../b":
+    write a path relative to /var/lib, without ".."
+  StateDirectory=private/a:
+    has "private/a": the name "private" is reserved: use another one
+  CacheDirectoryMode=rwx:
+    is "rwx":
+    write an octal file mode, such as 0750
+  SetCredential=a/b:c:
+    has the name "a/b":
+    write the name of a file without a directory
+  CPUAffinity=3-1:
+    has "3-1":
+    write numbers of processors, such as 0-3 or 0,2
+  CPUSchedulingPolicy=realtime:
+    is "realtime":
+    write other, fifo, rr, batch or idle
+  IOSchedulingPriority=8:
+    is "8":
+    write a whole number from 0 to 7
+  "#);
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use fleet_unitfile::{UnitName, UnitType};
 
-use super::compile::{CompiledUnit, Relation, RelationKind};
+use super::compile::CompiledUnit;
 use super::effects::Effects;
+use super::relation::{Relation, RelationKind, Relations};
 use super::remark::Remark;
 use super::support::{OptionPosition, RefusalCause, UnitRefusal};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
@@ -83,16 +84,6 @@ pub fn link<'a>(
     }
     linker.order_targets();
     linker.finish()
-}
-
-/// All relations between a unit and one dependency, declared on either side.
-#[derive(Debug, Clone, Copy, Default)]
-struct Relations {
-    binds: bool,
-    requires: bool,
-    requisite: bool,
-    wants: bool,
-    after: bool,
 }
 
 /// Result of resolving a name.
@@ -453,58 +444,5 @@ impl<'a> Linker<'a> {
                 }
             }
         }
-    }
-}
-
-impl RelationKind {
-    /// Returns whether a unit with this option starts or stops the other unit, or stops with it.
-    pub(super) fn pulls_or_stops(self) -> bool {
-        use RelationKind::{BindsTo, Conflicts, PartOf, Requires, Wants};
-        matches!(self, BindsTo | Conflicts | PartOf | Requires | Wants)
-    }
-}
-
-impl Relations {
-    fn add(&mut self, kind: RelationKind) {
-        match kind {
-            RelationKind::After | RelationKind::Before => self.after = true,
-            RelationKind::BindsTo => self.binds = true,
-            RelationKind::Requires | RelationKind::RequiredBy => self.requires = true,
-            RelationKind::Requisite => self.requisite = true,
-            RelationKind::Upholds
-            | RelationKind::UpheldBy
-            | RelationKind::Wants
-            | RelationKind::WantedBy => self.wants = true,
-            // Effects are no edges.
-            _ => {}
-        }
-    }
-
-    /// Returns whether the unit needs the dependency while it is active.
-    fn needs(self) -> bool {
-        self.binds || self.requires || self.requisite || self.wants
-    }
-
-    fn edge(self) -> Option<EdgeKind> {
-        match self {
-            Self { binds: true, .. } => Some(EdgeKind::DependsOn),
-            Self { requires: true, after: true, .. } => Some(EdgeKind::DependsMs),
-            Self { requisite: true, requires, wants, .. } if requires || wants => {
-                Some(EdgeKind::DependsMs)
-            }
-            Self { requisite: true, .. } => Some(EdgeKind::Requisite),
-            Self { wants: true, after: true, .. } => Some(EdgeKind::WaitsFor),
-            Self { requires: true, .. } | Self { wants: true, .. } => Some(EdgeKind::Pulls),
-            Self { after: true, .. } => Some(EdgeKind::After),
-            _ => None,
-        }
-    }
-
-    /// Returns the edge to a refused unit, or `None` if the refused unit is not required. No unit
-    /// provides the target of this edge, so the graph blocks the dependent. The dependent is
-    /// blocked even without `After=`, because systemd could not start it either.
-    fn edge_to_refused(self) -> Option<EdgeKind> {
-        let requires = self.binds || self.requires || self.requisite;
-        requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })
     }
 }

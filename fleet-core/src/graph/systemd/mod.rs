@@ -21,6 +21,7 @@ mod effects;
 mod exec_environment;
 mod exec_options;
 mod link;
+mod relation;
 mod remark;
 mod sandbox;
 mod service;
@@ -32,16 +33,17 @@ mod timer;
 mod value;
 
 pub use self::support::{OptionPosition, RefusalCause, UnitRefusal, UnitRefusals};
-pub use accept::{AcceptedOptions, OptionGroup, UnknownOption};
+pub use accept::{AcceptedOptions, Confinement, OptionGroup, UnknownOption};
 pub use activator::{
     Activator, ActivatorFailure, ActivatorMachine, ActivatorPhase, ActivatorSource, ActivatorState,
     BindIpv6Only, ListenerKind, Path, PathTrigger, PathTriggerKind, Socket, SocketAddress,
     SocketListener, SocketOptions, TriggerLimit,
 };
-pub use compile::{CompileOptions, CompiledUnit, Confinement, Relation, RelationKind, compile};
+pub use compile::{CompileOptions, CompiledUnit, compile};
 pub use descriptors::ServiceDescriptors;
 pub use effects::{Effects, UnitIndex};
 pub use link::{ExternalUnits, LinkedUnits, link};
+pub use relation::{Relation, RelationKind};
 pub use remark::{Remark, RemarkKind};
 pub use support::{Support, Unsupported, support};
 pub use timer::{

@@ -399,84 +399,51 @@ mod tests {
     }
 
     #[test]
-    fn restrictions_are_read_as_in_systemd() {
-        insta::assert_debug_snapshot!(read(
-            "PrivateTmp=disconnected\nProtectSystem=full\nProtectHome=yes\nMountFlags=slave\n\
-             ReadWritePaths=-/a +/b\nReadOnlyPaths=/c\nReadOnlyPaths=\nBindPaths=-/d:/e:norbind /f\n\
-             TemporaryFileSystem=/g:ro,size=1M /h\nAmbientCapabilities=CAP_KILL\n\
-             SecureBits=noroot keep-caps\nRestrictAddressFamilies=AF_UNIX AF_INET\n\
-             RestrictAddressFamilies=~AF_INET\nRestrictNamespaces=~user\nNoNewPrivileges=yes\n\
-             NoNewPrivileges=no\nSystemCallArchitectures=native"
-        ), @r#"
-        Ok(
-            Sandbox {
-                switches: {
-                    NativeSystemCalls,
-                    PrivateMounts,
-                    PrivateTmp,
-                },
-                protect_system: Full,
-                protect_home: Yes,
-                protect_proc: None,
-                paths: [
-                    PathAccess {
-                        access: ReadWrite,
-                        path: "/a",
-                        optional: true,
-                    },
-                    PathAccess {
-                        access: ReadWrite,
-                        path: "/b",
-                        optional: false,
-                    },
-                ],
-                binds: [
-                    BindPath {
-                        source: "/d",
-                        target: "/e",
-                        optional: true,
-                        read_only: false,
-                        recursive: false,
-                    },
-                    BindPath {
-                        source: "/f",
-                        target: "/f",
-                        optional: false,
-                        read_only: false,
-                        recursive: true,
-                    },
-                ],
-                temporary_file_systems: [
-                    (
-                        "/g",
-                        "ro,size=1M",
-                    ),
-                    (
-                        "/h",
-                        "",
-                    ),
-                ],
-                capability_bounding_set: None,
-                ambient_capabilities: {
-                    "KILL",
-                },
-                secure_bits: 17,
-                address_families: Some(
-                    AddressFamilies {
-                        permit: true,
-                        families: {
-                            1,
-                        },
-                    },
-                ),
-                namespaces: Some(
-                    1845624832,
-                ),
-                system_calls: None,
-                system_call_error: None,
-            },
-        )
-        "#);
+    fn switches_and_paths_are_read_as_in_systemd() {
+        let sandbox = read(
+            "PrivateTmp=disconnected\nMountFlags=slave\nNoNewPrivileges=yes\nNoNewPrivileges=no\n\
+             SystemCallArchitectures=native\nProtectSystem=full\nProtectHome=yes\n\
+             ReadWritePaths=-/a +/b\nReadOnlyPaths=/c\nReadOnlyPaths=\n\
+             BindPaths=-/d:/e:norbind /f\nTemporaryFileSystem=/g:ro,size=1M /h",
+        );
+        let sandbox = sandbox.expect("it is valid");
+        let switches: Vec<String> =
+            sandbox.switches.iter().map(|switch| format!("{switch:?}")).collect();
+        assert_eq!(switches, ["NativeSystemCalls", "PrivateMounts", "PrivateTmp"]);
+        let levels = (sandbox.protect_system, sandbox.protect_home);
+        assert_eq!(levels, (ProtectSystem::Full, ProtectHome::Yes));
+        let writable = |path: &str, optional| PathAccess {
+            access: Access::ReadWrite,
+            path: path.to_owned(),
+            optional,
+        };
+        assert_eq!(sandbox.paths, [writable("/a", true), writable("/b", false)]);
+        let bind = |source: &str, target: &str, optional, recursive| BindPath {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            optional,
+            read_only: false,
+            recursive,
+        };
+        assert_eq!(sandbox.binds, [bind("/d", "/e", true, false), bind("/f", "/f", false, true)]);
+        let file_systems =
+            [("/g", "ro,size=1M"), ("/h", "")].map(|(path, it)| (path.to_owned(), it.to_owned()));
+        assert_eq!(sandbox.temporary_file_systems, file_systems);
+    }
+
+    #[test]
+    fn privileges_and_calls_are_read_as_in_systemd() {
+        let sandbox = read(
+            "AmbientCapabilities=CAP_KILL\nSecureBits=noroot keep-caps\n\
+             RestrictAddressFamilies=AF_UNIX AF_INET\nRestrictAddressFamilies=~AF_INET\n\
+             RestrictNamespaces=~user",
+        );
+        let sandbox = sandbox.expect("it is valid");
+        assert_eq!(sandbox.ambient_capabilities, CapabilitySet(1 << 5));
+        assert_eq!(sandbox.secure_bits, 0b1_0001);
+        let families = AddressFamilies { permit: true, families: [1].into() };
+        assert_eq!(sandbox.address_families, Some(families));
+        assert_eq!(sandbox.namespaces, Some(0x6e02_0000));
     }
 
     #[test]
@@ -493,18 +460,46 @@ mod tests {
             "SystemCallFilter=@none",
             "ProtectProc=hidden",
         ]
-        .map(|line| format!("{line}: {}", read(line).expect_err(line)));
-        insta::assert_snapshot!(problems.join("\n"), @r#"
-        ProtectSystem=maybe: is "maybe": write yes, no, full or strict
-        PrivateTmp=maybe: is "maybe": write yes or no
-        ReadOnlyPaths=a: has the relative path "a": write an absolute path
-        BindPaths=/a:/b:c: is "c": write rbind or norbind
-        CapabilityBoundingSet=NET_ADMIN: has "NET_ADMIN": write names of capabilities, such as CAP_NET_BIND_SERVICE
-        SecureBits=all: has "all": write some of noroot, noroot-locked, no-setuid-fixup, no-setuid-fixup-locked, keep-caps, keep-caps-locked
-        RestrictAddressFamilies=INET: has "INET": write families, such as AF_INET
-        RestrictNamespaces=network: has "network": write yes, no, or types such as user and net
-        SystemCallFilter=@none: has the unknown group @none: write a group of systemd, such as @system-service
-        ProtectProc=hidden: is "hidden": write default, invisible, noaccess or ptraceable
-        "#);
+        .map(|line| {
+            format!(
+                "{line}:
+  {}",
+                read(line).expect_err(line)
+            )
+        });
+        insta::assert_snapshot!(problems.join("
+").replace(": write", ":
+  write"), @r#"
+  ProtectSystem=maybe:
+    is "maybe":
+    write yes, no, full or strict
+  PrivateTmp=maybe:
+    is "maybe":
+    write yes or no
+  ReadOnlyPaths=a:
+    has the relative path "a":
+    write an absolute path
+  BindPaths=/a:/b:c:
+    is "c":
+    write rbind or norbind
+  CapabilityBoundingSet=NET_ADMIN:
+    has "NET_ADMIN":
+    write names of capabilities, such as CAP_NET_BIND_SERVICE
+  SecureBits=all:
+    has "all":
+    write some of noroot, noroot-locked, no-setuid-fixup, no-setuid-fixup-locked, keep-caps, keep-caps-locked
+  RestrictAddressFamilies=INET:
+    has "INET":
+    write families, such as AF_INET
+  RestrictNamespaces=network:
+    has "network":
+    write yes, no, or types such as user and net
+  SystemCallFilter=@none:
+    has the unknown group @none:
+    write a group of systemd, such as @system-service
+  ProtectProc=hidden:
+    is "hidden":
+    write default, invisible, noaccess or ptraceable
+  "#);
     }
 }

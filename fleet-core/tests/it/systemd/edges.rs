@@ -327,7 +327,7 @@ fn reloads_and_stops_are_propagated_to_present_units() {
     d.service
     a.service: 4:1: Unit.PropagatesReloadTo ignores none.service, which is not run here
     b.service: 5:1: Unit.StopPropagatedFrom ignores bad.service, which was refused
-    c.service: 5:1: Unit.PropagatesStopTo ignores job.timer, which is a timer
+    c.service: 5:1: Unit.PropagatesStopTo ignores job.timer, which only starts its unit
     c.service: 5:1: Unit.PropagatesStopTo ignores docker.service, which is not run here
     d.service: 4:1: Unit.PropagateReloadFrom ignores d.service, which is the unit itself
     a.service passes its reload to: b.service, d.service

@@ -96,10 +96,6 @@ fn confined_daemon_is_refused() {
     insta::assert_snapshot!(wrapped(&read("named.service", text)), @r"
     named.service:2:1: Unit.RebootArgument is not supported: the supervisor cannot reboot
           or power off the machine: remove it, or run the unit under systemd
-    named.service:3:1: Unit.ConditionVirtualization is not supported: only
-          ConditionPathExists=, …PathIsDirectory=, …FileNotEmpty=,
-          …FileIsExecutable=, …Host=, …KernelCommandLine= and …User= are checked
-          here, and their Assert…=: make the check in an ExecCondition= command
     ");
 }
 

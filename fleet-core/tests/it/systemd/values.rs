@@ -320,11 +320,9 @@ fn refusals_have_a_position_and_a_remedy() {
     let output: Vec<String> =
         REFUSED.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
     insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
-    3:1: Service.Type cannot be dbus, as there is no message bus here: write notify or
-          exec
     3:1: Service.Type cannot be forking without a PIDFile=, as the main process is never
           guessed: add one, or let the program stay in the foreground and write exec
-    3:1: Service.Type is "sometimes": write simple, exec, idle, oneshot, notify,
+    3:1: Service.Type is "sometimes": write simple, exec, dbus, idle, oneshot, notify,
           notify-reload or forking
     3:1: Service.Restart is "sometimes": write no, on-success, on-failure, on-abnormal,
           on-abort, on-watchdog or always
@@ -423,4 +421,14 @@ fn files_that_cannot_run_are_refused() {
         let refusals = compiled(unit, text).expect_err("it is refused");
         assert!(refusals.to_string().contains(problem), "{refusals}");
     }
+}
+
+/// Regression: they were read as commands that run after the stop.
+#[test]
+fn options_that_begin_with_exec_are_no_commands() {
+    let text = "[Service]\nExecStart=/bin/true\nExecPaths=/opt\nExecSearchPath=/opt/bin\n";
+    let run = compiled("a.service", text).unwrap().unit.run.clone();
+    assert!(run.stop_post.is_empty());
+    assert_eq!(run.exec_environment.sandbox.paths.len(), 1);
+    assert_eq!(run.exec_environment.search_path, ["/opt/bin"]);
 }

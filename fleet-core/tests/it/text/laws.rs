@@ -12,7 +12,7 @@ use super::broken::{BROKEN, ODD, whole};
 use crate::init::config::cases;
 
 /// Lines that a unit of each type may have.
-const LINES: [&str; 65] = [
+const LINES: [&str; 66] = [
     "description: two  words",
     "depends-on: t1, t2",
     "depends-on: t3,\n  t4",

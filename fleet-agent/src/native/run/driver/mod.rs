@@ -22,6 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
 
 use super::exec_context::{block_in_place_if, run_may_block, spawn_may_block};
+use super::exec_resources::ExecResources;
 use super::machine::ServiceRun;
 use super::machine::state::{RunAction, ServicePhase};
 use super::pidfile::PidFileWatch;
@@ -81,7 +82,7 @@ pub(crate) struct RunDriver {
     sleep: Sleep,
     /// Task that kills all processes of the run, if requested.
     killing: Option<AbortHandle>,
-    problem: Option<String>,
+    problem: Option<Box<str>>,
     /// Whether `READY=1` may have been sent while no daemon ran.
     may_have_missed_ready: bool,
     active: bool,
@@ -277,7 +278,7 @@ impl RunDriver {
         if is_late && self.may_have_missed_ready && self.problem.is_none() {
             self.problem = Some(
                 "it sent no READY=1 after its supervisor restarted, and an earlier one may be lost"
-                    .to_owned(),
+                    .into(),
             );
         }
     }
@@ -294,7 +295,7 @@ impl RunDriver {
             && !self.directory.has_unit_file()
         {
             let problem = format!("{key} failed: {command:.60}");
-            self.problem.get_or_insert(problem);
+            self.problem.get_or_insert(problem.into());
         }
         self.service.on_exited(process, end, self.context.now());
     }
@@ -379,9 +380,14 @@ impl RunDriver {
         let environment = &self.context.environment;
         let checked = check_conditions(&self.spec.run.conditions, in_stanza, environment);
         if let Err((why, is_failure)) = checked {
-            self.problem = Some(why);
+            self.problem = Some(why.into());
             self.service.on_condition(is_failure, self.context.now());
         }
+    }
+
+    /// Returns the places of the files that exist for this run.
+    fn resources(&self) -> ExecResources {
+        ExecResources::new(&self.unit, &self.invocation, &self.context.credentials())
     }
 
     /// Releases the resources of a run that is over.

@@ -153,8 +153,9 @@ impl RunDriver {
         if message.notice.is_ready && awaits {
             let option = self.option_name("NotifyAccess=", "notify-access");
             let sender = message.sender;
-            self.problem =
-                Some(format!("process {sender} sent READY=1, but only {allowed}: see {option}"));
+            let problem =
+                format!("process {sender} sent READY=1, but only {allowed}: see {option}");
+            self.problem = Some(problem.into());
         }
     }
 
@@ -272,8 +273,8 @@ impl RunDriver {
         match taken {
             Ok(()) => (self.pid_file_watch, self.problem) = (None, None),
             Err(problem) => {
-                self.problem =
-                    Some(self.option_name("PIDFile=", "pidfile: ").to_owned() + &problem);
+                let name = self.option_name("PIDFile=", "pidfile: ");
+                self.problem = Some(format!("{name}{problem}").into());
             }
         }
     }
@@ -293,7 +294,8 @@ impl RunDriver {
             self.pid_file_failures = 0;
             return true;
         };
-        self.problem = Some(self.option_name("PIDFile=", "pidfile: ").to_owned() + &problem);
+        let name = self.option_name("PIDFile=", "pidfile: ");
+        self.problem = Some(format!("{name}{problem}").into());
         self.pid_file_failures += 1;
         let is_last = self.pid_file_failures > MAX_PID_FILE_FAILURES;
         if self.pid_file_failures == 1 || is_last {
@@ -352,7 +354,7 @@ impl RunDriver {
                     "cannot read the output of a unit: the line that reports readiness cannot be \
                      found"
                 );
-                self.problem = Some(format!("its output cannot be read: {error}"));
+                self.problem = Some(format!("its output cannot be read: {error}").into());
             }
         }
     }

@@ -19,7 +19,6 @@ use crate::native::linux::process_info::{INVOCATION_ID, LISTEN_PID, ProcessId, S
 use crate::native::linux::spawn::Child;
 use crate::native::log::rate_limit::unrecorded_cause;
 use crate::native::run::descriptors::NamedDescriptor;
-use crate::native::run::exec_resources::ExecResources;
 use crate::native::run::kill_all::{SignalTargets, kill_all};
 use crate::native::run::machine::state::{Role, RunState, ServicePhase, SignalScope};
 use crate::native::run::process::{SpawnContext, SpawnFailure, spawn};
@@ -67,6 +66,7 @@ impl RunDriver {
         let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
         let limits = settings(&self.spec.run.resources);
         let group = self.group.as_ref().map(|group| (group, &limits[..]));
+        let passed = &self.context.environment;
         let executor = self.context.executor.as_ref().filter(|_| needs_executor(environment));
         let empty_file = match executor.map(|_| self.context.empty_file()).transpose() {
             Ok(path) => path.unwrap_or_default(),
@@ -79,16 +79,10 @@ impl RunDriver {
             main: self.service.run_state().main.map(|main| main.pid),
             descriptors: &descriptors,
         };
-        let passed = &self.context.environment;
         match spawn(command, environment, log, group, passed, extra, &context) {
             Ok(started) => self.on_spawned(started),
             Err(problem) => self.on_spawn_failed(problem),
         }
-    }
-
-    /// Returns the places of the files that exist for this run.
-    pub(super) fn resources(&self) -> ExecResources {
-        ExecResources::new(&self.unit, &self.invocation, &self.context.credentials())
     }
 
     fn on_spawned(&mut self, started: Child) {
@@ -104,8 +98,7 @@ impl RunDriver {
         self.service.on_spawned(process, now);
     }
 
-    /// Kills a child that cannot be watched, because otherwise its process ID could be reused
-    /// unnoticed.
+    /// Kills a child that cannot be watched: its process ID could be reused unnoticed.
     fn kill_unwatchable(&mut self, mut started: Child, error: &io::Error) {
         if let Err(error) = started.start_kill() {
             tracing::error!(
@@ -122,7 +115,7 @@ impl RunDriver {
         if let Err(error) = self.log.note(&problem.message) {
             self.warn(&error, "cannot write a message to a unit's log");
         }
-        self.problem = Some(problem.message);
+        self.problem = Some(problem.message.into());
         self.service.on_spawn_failed(problem.end, self.context.now());
     }
 
@@ -130,7 +123,7 @@ impl RunDriver {
     /// message, because the planner tries again every second.
     fn on_unrecorded(&mut self, error: &io::Error) {
         self.context.recording.on_failure(error, self.context.now());
-        self.problem = Some(not_stored(error));
+        self.problem = Some(not_stored(error).into());
         self.service.on_unrecorded(self.context.now());
     }
 

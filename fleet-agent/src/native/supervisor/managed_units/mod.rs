@@ -63,7 +63,7 @@ use follow_ups::UnitResult;
 use graph::NamedObservation;
 use status::{LoadedUnits, status_of};
 use upkeep::Upkeep;
-use waiters::{Waiters, is_over, start_result, stop_result};
+use waiters::{Waiters, start_result, stop_result};
 
 /// All units that fleet has loaded.
 pub(super) struct ManagedUnits {
@@ -283,42 +283,6 @@ impl ManagedUnits {
         self.apply_pending_loads(core);
         let needed = requirements(core.planner.graph(), &name);
         self.graph.starters_pulled_by(&needed, &self.loaded_units)
-    }
-
-    /// Restarts the running units that stop with a unit which restarts by itself, as systemd does.
-    /// They start again once that unit is active.
-    pub(super) fn restart_dependents_of_due_restarts(&mut self, core: &mut Core, now: Timestamp) {
-        if self.loaded_units.is_empty() {
-            return;
-        }
-        for unit in core.planner.due_restarts(now) {
-            for (dependent, run) in self.restart_with_dependents(core, &unit) {
-                self.restart_after(&dependent, run);
-            }
-        }
-    }
-
-    /// Clears the result of each unit in `changed` that has a pending restart and whose run is
-    /// over, so that the unit starts again. Returns whether there was such a unit.
-    pub(super) fn restart_pending(&mut self, core: &mut Core, changed: &[Name]) -> bool {
-        if self.pending_restarts.is_empty() {
-            return false;
-        }
-        let mut begun = Vec::new();
-        for unit in changed {
-            let Some(run) = self.pending_restarts.get(unit) else { continue };
-            let state = core.planner.status(unit);
-            let state = state.filter(|state| state.incarnation == Some(*run));
-            let is_over = state.as_ref().is_some_and(|state| is_over(&state.state));
-            if is_over || state.is_none() {
-                self.pending_restarts.remove(unit);
-            }
-            begun.extend(is_over.then_some(unit));
-        }
-        for unit in &begun {
-            core.reset_failed(&Target::from(*unit));
-        }
-        !begun.is_empty()
     }
 
     /// Notes a report of a run. A caller that waits for a start gets its answer as soon as the unit

@@ -1,5 +1,5 @@
-//! Units that start or stop because of the state of other units: `Upholds=` and
-//! `StopWhenUnneeded=`.
+//! Units that start or stop because of the state of other units: `Upholds=`, `StopWhenUnneeded=`,
+//! and restarts together with other units.
 //!
 //! As in systemd, both follow from the present state of the units, and are checked whenever one of
 //! the units concerned has changed. An index leads from each unit to these units.
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{DerivedState, Name, Retry, WaitReason};
+use fleet_core::graph::{DerivedState, Name, Retry, Target, WaitReason};
 
 use super::super::core::Core;
 use super::ManagedUnits;
@@ -61,6 +61,50 @@ impl Upkeep {
 }
 
 impl ManagedUnits {
+    /// Restarts the running units that stop with a unit which restarts by itself, as systemd does.
+    /// They start again once that unit is active.
+    pub(in crate::native::supervisor) fn restart_dependents_of_due_restarts(
+        &mut self,
+        core: &mut Core,
+        now: Timestamp,
+    ) {
+        if self.loaded_units.is_empty() {
+            return;
+        }
+        for unit in core.planner.due_restarts(now) {
+            for (dependent, run) in self.restart_with_dependents(core, &unit) {
+                self.restart_after(&dependent, run);
+            }
+        }
+    }
+
+    /// Clears the result of each unit in `changed` that has a pending restart and whose run is
+    /// over, so that the unit starts again. Returns whether there was such a unit.
+    pub(in crate::native::supervisor) fn restart_pending(
+        &mut self,
+        core: &mut Core,
+        changed: &[Name],
+    ) -> bool {
+        if self.pending_restarts.is_empty() {
+            return false;
+        }
+        let mut begun = Vec::new();
+        for unit in changed {
+            let Some(run) = self.pending_restarts.get(unit) else { continue };
+            let state = core.planner.status(unit);
+            let state = state.filter(|state| state.incarnation == Some(*run));
+            let is_over = state.as_ref().is_some_and(|state| is_over(&state.state));
+            if is_over || state.is_none() {
+                self.pending_restarts.remove(unit);
+            }
+            begun.extend(is_over.then_some(unit));
+        }
+        for unit in &begun {
+            core.reset_failed(&Target::from(*unit));
+        }
+        !begun.is_empty()
+    }
+
     /// Starts upheld units that are down, and stops unneeded ones, as far as the units in `changed`
     /// matter to them. Returns whether there is something to plan.
     pub(in super::super) fn check_upkeep(&mut self, core: &mut Core, changed: &[Name]) -> bool {
