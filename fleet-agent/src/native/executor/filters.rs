@@ -221,7 +221,8 @@ fn system_calls(filter: &SystemCallFilter, error: Option<u16>) -> Result<Vec<Fil
         let rules = calls.entry(SystemCallOrder::of(action)).or_default();
         rules.extend(number(call).map(|number| (number, Vec::new())));
     }
-    let programs = calls.into_iter().map(|(action, rules)| match filter.permit {
+    // A program that kills is the last one, since it may forbid the installation of another one.
+    let programs = calls.into_iter().rev().map(|(action, rules)| match filter.permit {
         true => program(rules, action.action(), SeccompAction::Allow),
         false => program(rules, SeccompAction::Allow, action.action()),
     });

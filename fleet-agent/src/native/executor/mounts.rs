@@ -145,11 +145,23 @@ impl MountTable {
             }
             prepared => prepared?,
         };
-        if let Source::Tree(tree) = &source
-            && !matches!(entry.kind, MountKind::Tmpfs { .. } | MountKind::FileSystem { .. })
-        {
-            // The copy has the attributes that its mounts have on the machine.
-            change_mount(tree, self.attributes(entry).0, MountAttrFlags::empty(), true)?;
+        if let Source::Tree(tree) = &source {
+            // A copy already has the attributes that its mounts have on the machine.
+            let mut set = self.attributes(entry).0;
+            // A new file system is writable until all mounts in it exist.
+            if matches!(entry.kind, MountKind::Tmpfs { .. } | MountKind::FileSystem { .. }) {
+                set.remove(MountAttrFlags::MOUNT_ATTR_RDONLY);
+            }
+            change_mount(tree, set, MountAttrFlags::empty(), true)?;
+            let is_new = matches!(entry.kind, MountKind::Bind { .. } | MountKind::Tmpfs { .. });
+            if is_new && !self.is_below_other_contents(entry) {
+                let is_tmpfs = matches!(entry.kind, MountKind::Tmpfs { .. });
+                if is_tmpfs && entry.optional && !entry.path.exists() {
+                    return Ok(Source::Nothing);
+                }
+                // Later the path may be on a read-only file system.
+                create_mount_point(&entry.path, tree)?;
+            }
         }
         Ok(source)
     }
@@ -215,8 +227,8 @@ impl Entry {
             (std::mem::replace(self, self.blank()), other)
         };
         *self = Self {
-            read_only: first.read_only.or(second.read_only),
-            no_exec: first.no_exec.or(second.no_exec),
+            read_only: stronger(first.read_only, second.read_only),
+            no_exec: stronger(first.no_exec, second.no_exec),
             optional: first.optional && second.optional,
             ..first
         };
@@ -251,6 +263,9 @@ impl Entry {
             }
             _ => return Ok(()),
         };
+        if self.optional && !self.path.exists() {
+            return Ok(());
+        }
         let mount = open_tree(CWD, &self.path, OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
         change_mount(mount, set, MountAttrFlags::empty(), false)
     }
@@ -272,6 +287,11 @@ impl Entry {
             MountKind::Tmpfs { .. } => format!("mount an empty file system on {path}"),
         }
     }
+}
+
+/// Combines two decisions about an attribute.
+fn stronger(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    if one == Some(true) { one } else { other.or(one) }
 }
 
 /// Follows all symbolic links in the existing part of a path.
@@ -339,7 +359,8 @@ fn create_mount_point(path: &Path, tree: &OwnedFd) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     }
     if !is_directory {
-        File::create(path)?;
+        // A symbolic link that leads nowhere is not followed.
+        File::create_new(path)?;
     }
     Ok(())
 }

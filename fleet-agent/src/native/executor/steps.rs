@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use nix::sched::{CloneFlags, unshare};
@@ -36,7 +37,10 @@ pub(super) fn execute(plan: &ExecPlan) -> ExecFailure {
 fn run(plan: &ExecPlan) -> Step<Infallible> {
     schedule(&plan.scheduling)?;
     enter_namespaces(plan)?;
-    mounts::apply(&plan.mounts)?;
+    // Without a namespace of its own, changes would apply to the whole machine.
+    if plan.namespaces & CloneFlags::CLONE_NEWNS.bits() != 0 {
+        mounts::apply(&plan.mounts)?;
+    }
     set_limits(&plan.limits)?;
     limit_capabilities(plan.bounding_set)?;
     change_identity(plan)?;
@@ -48,8 +52,9 @@ fn run(plan: &ExecPlan) -> Step<Infallible> {
             .map_err(failed(plan::EXIT_SECUREBITS, "set its secure bits"))?;
     }
     let program = program(plan)?;
-    install_filters(plan)?;
+    // A filter may forbid the calls that this needs.
     reset_signals(plan.ignore_sigpipe);
+    install_filters(plan)?;
     let error = program.execute().1.into();
     Err(ExecFailure::new(plan::EXIT_EXEC, format!("run {}", plan.arguments[0]), &error))
 }
@@ -91,8 +96,12 @@ fn enter_namespaces(plan: &ExecPlan) -> Step {
     ];
     for (name, flag, link_type) in shared {
         let Some(pid) = plan.shares_namespaces_of.filter(|_| new.contains(flag)) else { continue };
-        // Without that process, a namespace of its own is the best choice.
-        if let Ok(namespace) = File::open(format!("/proc/{pid}/ns/{name}")) {
+        let path = format!("/proc/{pid}/ns/{name}");
+        // Without that process, a namespace of its own is the best choice. So it is if that process
+        // is not confined.
+        let is_own = |path: &str| Some(fs::metadata(path).ok()?.ino());
+        let is_machines = is_own(&path) == is_own(&format!("/proc/self/ns/{name}"));
+        if let Some(namespace) = File::open(path).ok().filter(|_| !is_machines) {
             move_into_link_name_space(namespace.as_fd(), Some(link_type))
                 .map_err(failed(plan::EXIT_NAMESPACE, "enter the namespaces of its unit"))?;
             new.remove(flag);
@@ -144,15 +153,17 @@ fn change_identity(plan: &ExecPlan) -> Step {
         before.map_err(failed(plan::EXIT_CAPABILITIES, "read the capabilities of its executor"))?;
     let ambient = CapabilitySet::from_bits_retain(plan.ambient);
     if let Some(identity) = &plan.identity {
-        let keeps = identity.uid.is_some() && !ambient.is_empty();
+        let keeps = identity.uid.is_some() && (!ambient.is_empty() || plan.secure_bits != 0);
         if keeps {
             set_capabilities_secure_bits(CapabilitiesSecureBits::KEEP_CAPS)
                 .map_err(failed(plan::EXIT_SECUREBITS, "keep its capabilities"))?;
         }
         take(identity)?;
         if keeps {
-            // Leaves `CAP_SETPCAP`, which the secure bits need. The exec drops it.
-            set_capabilities(None, CapabilitySets { effective: before.permitted, ..before })
+            // The secure bits need `CAP_SETPCAP`. The exec drops it.
+            let kept = before.permitted & (ambient | CapabilitySet::SETPCAP);
+            let sets = CapabilitySets { effective: kept, permitted: kept, ..before };
+            set_capabilities(None, sets)
                 .map_err(failed(plan::EXIT_CAPABILITIES, "set its capabilities"))?;
         }
     }
@@ -160,12 +171,9 @@ fn change_identity(plan: &ExecPlan) -> Step {
         return Ok(());
     }
     let refused = failed(plan::EXIT_CAPABILITIES, "give it its capabilities");
-    let sets = CapabilitySets {
-        effective: before.permitted,
-        inheritable: before.inheritable | ambient,
-        ..before
-    };
-    set_capabilities(None, sets).map_err(&refused)?;
+    let present = capabilities(None).map_err(&refused)?;
+    let inheritable = present.inheritable | ambient;
+    set_capabilities(None, CapabilitySets { inheritable, ..present }).map_err(&refused)?;
     for capability in ambient.iter() {
         configure_capability_in_ambient_set(capability, true).map_err(&refused)?;
     }

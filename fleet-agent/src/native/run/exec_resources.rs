@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, lchown, symlink,
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown, symlink,
 };
 use std::path::{Path, PathBuf};
 
@@ -68,7 +68,7 @@ impl ExecResources {
         }
         if !exec.credentials.is_empty() {
             let write = |credential| self.write_credential(credential, &exec.credentials, identity);
-            self.create_credentials_directory(identity).map_err(|error| {
+            self.create_credentials_directory().map_err(|error| {
                 let directory = self.credentials.display();
                 failure(CREDENTIALS, format!("cannot create {directory}"), &error)
             })?;
@@ -100,6 +100,7 @@ impl ExecResources {
         warn: impl Fn(&io::Error, &Path),
     ) {
         let mut all: Vec<&Path> = Vec::new();
+        let mut all_links: Vec<&Path> = Vec::new();
         let keeps = match exec.directories.preserve_runtime {
             PreserveRuntime::No => false,
             PreserveRuntime::Restart => restarts,
@@ -108,7 +109,7 @@ impl ExecResources {
         let runtime = &exec.directories.of(DirectoryKind::Runtime).paths;
         for (path, links) in runtime.iter().filter(|_| !keeps) {
             all.push(Path::new(path));
-            all.extend(links.iter().map(Path::new));
+            all_links.extend(links.iter().map(Path::new));
         }
         if !exec.credentials.is_empty() {
             all.push(&self.credentials);
@@ -116,6 +117,8 @@ impl ExecResources {
         if exec.sandbox.has(SandboxSwitch::PrivateTmp) {
             all.extend(self.private_tmp.iter().map(PathBuf::as_path));
         }
+        // In place of a link there may be a directory of another program.
+        all.extend(all_links.into_iter().filter(|link| link.is_symlink()));
         for path in all {
             let removed = match fs::symlink_metadata(path) {
                 Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -129,15 +132,15 @@ impl ExecResources {
         }
     }
 
-    fn create_credentials_directory(&self, identity: &Identity) -> io::Result<()> {
+    fn create_credentials_directory(&self) -> io::Result<()> {
         if let Some(base) = self.credentials.parent() {
             DirBuilder::new().recursive(true).mode(0o755).create(base)?;
         }
-        match DirBuilder::new().mode(0o700).create(&self.credentials) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => created?,
+        // The directory stays ours, so that the unit's user cannot replace a credential.
+        match DirBuilder::new().mode(0o711).create(&self.credentials) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            created => created,
         }
-        lchown(&self.credentials, identity.uid, identity.gid)
     }
 
     /// Writes a credential. Of two with the same name, the one from a file counts if the file
@@ -148,15 +151,18 @@ impl ExecResources {
         all: &[Credential],
         identity: &Identity,
     ) -> Result<(), SpawnFailure> {
-        let is_text = |it: &&Credential| matches!(it.source, CredentialSource::Text(_));
+        let is_text = |it: &Credential| matches!(it.source, CredentialSource::Text(_));
         let mut same = all.iter().filter(|it| it.id == credential.id);
+        let is_file = |it: &&Credential| match &it.source {
+            CredentialSource::File(path) => Path::new(path).exists(),
+            CredentialSource::Text(_) => false,
+        };
         let contents = match &credential.source {
+            CredentialSource::Text(_) if same.clone().any(|it| is_file(&it)) => return Ok(()),
             CredentialSource::Text(text) => text.clone().into_bytes(),
             CredentialSource::File(path) => match read_credential(path) {
                 Ok(contents) => contents,
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound && same.any(|it| is_text(&it)) =>
-                {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && same.any(is_text) => {
                     return Ok(());
                 }
                 Err(error) => {
@@ -166,16 +172,13 @@ impl ExecResources {
             },
         };
         let file = self.credentials.join(&credential.id);
-        let is_overridden = is_text(&credential) && file.exists();
-        if is_overridden {
-            return Ok(());
-        }
         let write = || -> io::Result<()> {
             drop(fs::remove_file(&file));
             let mut options = File::options();
             options.write(true).create_new(true).mode(0o400);
-            options.open(&file)?.write_all(&contents)?;
-            lchown(&file, identity.uid, identity.gid)
+            let mut opened = options.open(&file)?;
+            opened.write_all(&contents)?;
+            fchown(&opened, identity.uid, identity.gid)
         };
         write().map_err(|error| {
             failure(CREDENTIALS, format!("cannot write the credential {}", credential.id), &error)
@@ -263,7 +266,7 @@ fn create_link(target: &Path, link: &Path) -> io::Result<()> {
     let is_beside = target.parent() == link.parent();
     let name = target.file_name().map(Path::new).filter(|_| is_beside);
     match symlink(name.unwrap_or(target), link) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && link.is_symlink() => Ok(()),
         created => created,
     }
 }
@@ -277,14 +280,25 @@ fn give(directory: &OwnedFd, identity: &Identity) -> io::Result<()> {
     if has_user && identity.gid.is_none_or(|gid| gid == found.st_gid) {
         return Ok(());
     }
-    give_entries(directory, uid, gid)?;
+    give_entries(directory, uid, gid, 0)?;
     // The directory itself is last: if this is interrupted, the next start tries again. A change of
     // the owner removes special mode bits.
     rustix::fs::fchown(directory, uid, gid)?;
     Ok(rustix::fs::fchmod(directory, Mode::from_raw_mode(found.st_mode & 0o7777))?)
 }
 
-fn give_entries(directory: &OwnedFd, uid: Option<Uid>, gid: Option<Gid>) -> io::Result<()> {
+/// Maximum depth of a tree that is given to another user: each level takes a part of the stack.
+const MAX_DEPTH: usize = 256;
+
+fn give_entries(
+    directory: &OwnedFd,
+    uid: Option<Uid>,
+    gid: Option<Gid>,
+    depth: usize,
+) -> io::Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(io::Error::other("its directories are nested too deeply"));
+    }
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -292,7 +306,7 @@ fn give_entries(directory: &OwnedFd, uid: Option<Uid>, gid: Option<Gid>) -> io::
             continue;
         }
         if entry.file_type() == FileType::Directory {
-            give_entries(&openat(directory, name, DIRECTORY, Mode::empty())?, uid, gid)?;
+            give_entries(&openat(directory, name, DIRECTORY, Mode::empty())?, uid, gid, depth + 1)?;
         }
         chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
     }
@@ -302,11 +316,20 @@ fn give_entries(directory: &OwnedFd, uid: Option<Uid>, gid: Option<Gid>) -> io::
 /// Creates a directory that only root can enter, with a `tmp` in it that everyone can use.
 fn create_private_tmp(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => created?,
+    }
+    // Others can create files beside it, so it may be theirs.
+    let found = fs::symlink_metadata(directory)?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+    if !found.is_dir() || !is_ours {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    let inner = directory.join("tmp");
+    match fs::create_dir(&inner) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         created => created?,
     }
-    let inner = directory.join("tmp");
-    fs::create_dir(&inner)?;
     fs::set_permissions(&inner, Permissions::from_mode(0o1777))
 }
 

@@ -72,13 +72,23 @@ fn take(
             sandbox.system_call_error = system_calls::error_number(value)?;
         }
         "SystemCallArchitectures" => {
-            // Filters with other architectures than the native one are not worth their price.
-            let is_native = value.split_whitespace().eq(["native"]);
+            let is_native = !value.is_empty() && value.split_whitespace().all(is_native);
             set(&mut sandbox.switches, SandboxSwitch::NativeSystemCalls, is_native);
         }
         _ => return Ok(None),
     }
     Ok(Some(()))
+}
+
+/// Returns whether a word means the architecture of this machine alone. A list with other ones
+/// restricts nothing here.
+fn is_native(word: &str) -> bool {
+    let own = match std::env::consts::ARCH {
+        "x86_64" => "x86-64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    word == "native" || word == own
 }
 
 const SWITCHES: [(&str, SandboxSwitch); 16] = [
@@ -176,9 +186,18 @@ fn add_paths(
         let (path, optional) = optional(&word);
         // `+` means below the unit's root directory, which is the machine's.
         let path = unit.path(path.strip_prefix('+').unwrap_or(path))?;
+        let path = if access == Access::Inaccessible { below_root(path)? } else { path };
         paths.push(PathAccess { access, path, optional });
     }
     Ok(())
+}
+
+/// Refuses the root directory, in whose place nothing else can be shown.
+fn below_root(path: String) -> Result<String, String> {
+    match path.split('/').all(|part| matches!(part, "" | ".")) {
+        true => Err(format!("has the path {path:?}: write a path below the root directory")),
+        false => Ok(path),
+    }
 }
 
 fn optional(word: &str) -> (&str, bool) {
@@ -205,6 +224,7 @@ fn add_binds(
             None => true,
             Some(mode) => choice(mode, &[("rbind", true), ("norbind", false)])?,
         };
+        let target = below_root(target)?;
         binds.push(BindPath { source, target, optional, read_only, recursive });
     }
     Ok(())
@@ -221,7 +241,7 @@ fn add_file_systems(
     for word in split_words(value).map_err(unreadable)? {
         let word = unit.expand(&word)?;
         let (path, options) = word.split_once(':').unwrap_or((&word, ""));
-        list.push((absolute(path)?, options.to_owned()));
+        list.push((below_root(absolute(path)?)?, options.to_owned()));
     }
     Ok(())
 }
@@ -459,6 +479,9 @@ mod tests {
             "RestrictNamespaces=network",
             "SystemCallFilter=@none",
             "ProtectProc=hidden",
+            "TemporaryFileSystem=/:ro",
+            "BindPaths=/jail:/",
+            "InaccessiblePaths=/",
         ]
         .map(|line| {
             format!(
