@@ -157,10 +157,13 @@ impl Drop for Machine {
 fn started_daemon_logs_its_addresses() {
     let mut machine = Machine::new();
     machine.start();
-    let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
     let (version, socket) = (env!("CARGO_PKG_VERSION"), machine.path("fleet.sock"));
     let line = format!("fleetd {version} listens at unix://{}", socket.display());
-    assert!(log.contains(&line), "{log}");
+    // The daemon answers before it has written the line.
+    wait_for("the log has the addresses", || {
+        let log = std::fs::read_to_string(machine.path("fleetd.log")).ok()?;
+        log.contains(&line).then_some(())
+    });
 }
 
 #[test]

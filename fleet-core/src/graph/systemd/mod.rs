@@ -21,6 +21,7 @@ mod effects;
 mod exec_environment;
 mod exec_options;
 mod link;
+mod privileges;
 mod relation;
 mod remark;
 mod sandbox;

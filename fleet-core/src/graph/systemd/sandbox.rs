@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use fleet_unitfile::values::{parse_bool, split_words};
 
+use super::privileges::{add_secure_bits, capabilities};
 use super::system_calls;
 use super::value::{ValueContext, absolute, choice, flag, read_resettable, unreadable};
 use crate::graph::model::sandbox::{
@@ -83,12 +84,12 @@ fn take(
 /// Returns whether a word means the architecture of this machine alone. A list with other ones
 /// restricts nothing here.
 fn is_native(word: &str) -> bool {
-    let own = match std::env::consts::ARCH {
-        "x86_64" => "x86-64",
-        "aarch64" => "arm64",
-        other => other,
+    let is_own = match word {
+        "x86-64" => cfg!(target_arch = "x86_64"),
+        "arm64" => cfg!(target_arch = "aarch64"),
+        _ => false,
     };
-    word == "native" || word == own
+    word == "native" || is_own
 }
 
 const SWITCHES: [(&str, SandboxSwitch); 16] = [
@@ -195,7 +196,7 @@ fn add_paths(
 /// Refuses the root directory, in whose place nothing else can be shown.
 fn below_root(path: String) -> Result<String, String> {
     match path.split('/').all(|part| matches!(part, "" | ".")) {
-        true => Err(format!("has the path {path:?}: write a path below the root directory")),
+        true => Err(format!("has the path {path:?}: write one below the root directory")),
         false => Ok(path),
     }
 }
@@ -242,52 +243,6 @@ fn add_file_systems(
         let word = unit.expand(&word)?;
         let (path, options) = word.split_once(':').unwrap_or((&word, ""));
         list.push((below_root(absolute(path)?)?, options.to_owned()));
-    }
-    Ok(())
-}
-
-/// Reads a list of capabilities. It is added to the present set, or removed from it if it begins
-/// with `~`. A first or an empty list replaces the present set.
-fn capabilities(
-    present: CapabilitySet,
-    initial: CapabilitySet,
-    value: &str,
-) -> Result<CapabilitySet, String> {
-    let (inverted, names) = value.strip_prefix('~').map_or((false, value), |rest| (true, rest));
-    let mut listed = CapabilitySet(0);
-    for name in names.split_whitespace() {
-        let named = CapabilitySet::named(name).ok_or_else(|| {
-            format!("has {name:?}: write names of capabilities, such as CAP_NET_BIND_SERVICE")
-        })?;
-        listed = listed.union(named);
-    }
-    let replaces = listed == CapabilitySet(0) || present == initial;
-    Ok(match (inverted, replaces) {
-        (false, true) => listed,
-        (true, true) => CapabilitySet::ALL.without(listed),
-        (false, false) => present.union(listed),
-        (true, false) => present.without(listed),
-    })
-}
-
-/// Words of `SecureBits=`, by the kernel's bits.
-const SECURE_BITS: [&str; 6] = [
-    "noroot",
-    "noroot-locked",
-    "no-setuid-fixup",
-    "no-setuid-fixup-locked",
-    "keep-caps",
-    "keep-caps-locked",
-];
-
-fn add_secure_bits(bits: &mut u32, value: &str) -> Result<(), String> {
-    if value.is_empty() {
-        *bits = 0;
-    }
-    for word in value.split_whitespace() {
-        let bit = SECURE_BITS.iter().position(|known| *known == word);
-        let all = SECURE_BITS.join(", ");
-        *bits |= 1 << bit.ok_or_else(|| format!("has {word:?}: write some of {all}"))?;
     }
     Ok(())
 }
@@ -401,24 +356,6 @@ mod tests {
     }
 
     #[test]
-    fn capability_lists_merge_as_in_systemd() {
-        let bounding = |lines: &str| {
-            let lines = lines.replace('+', "CapabilityBoundingSet=");
-            read(&lines).expect("it is valid").capability_bounding_set.expect("it is set")
-        };
-        let named = |name: &str| CapabilitySet::named(name).expect("it is known");
-        let (chown, kill) = (named("CAP_CHOWN"), named("cap_kill"));
-        assert_eq!(bounding("+"), CapabilitySet(0));
-        assert_eq!(bounding("+~"), CapabilitySet::ALL);
-        assert_eq!(bounding("+CAP_CHOWN\n+CAP_KILL"), chown.union(kill));
-        assert_eq!(
-            bounding("+~CAP_CHOWN\n+~CAP_KILL"),
-            CapabilitySet::ALL.without(chown.union(kill))
-        );
-        assert_eq!(bounding("+CAP_CHOWN CAP_KILL\n+~CAP_KILL"), chown);
-    }
-
-    #[test]
     fn switches_and_paths_are_read_as_in_systemd() {
         let sandbox = read(
             "PrivateTmp=disconnected\nMountFlags=slave\nNoNewPrivileges=yes\nNoNewPrivileges=no\n\
@@ -474,7 +411,6 @@ mod tests {
             "ReadOnlyPaths=a",
             "BindPaths=/a:/b:c",
             "CapabilityBoundingSet=NET_ADMIN",
-            "SecureBits=all",
             "RestrictAddressFamilies=INET",
             "RestrictNamespaces=network",
             "SystemCallFilter=@none",
@@ -508,9 +444,6 @@ mod tests {
   CapabilityBoundingSet=NET_ADMIN:
     has "NET_ADMIN":
     write names of capabilities, such as CAP_NET_BIND_SERVICE
-  SecureBits=all:
-    has "all":
-    write some of noroot, noroot-locked, no-setuid-fixup, no-setuid-fixup-locked, keep-caps, keep-caps-locked
   RestrictAddressFamilies=INET:
     has "INET":
     write families, such as AF_INET
@@ -523,6 +456,15 @@ mod tests {
   ProtectProc=hidden:
     is "hidden":
     write default, invisible, noaccess or ptraceable
+  TemporaryFileSystem=/:ro:
+    has the path "/":
+    write one below the root directory
+  BindPaths=/jail:/:
+    has the path "/":
+    write one below the root directory
+  InaccessiblePaths=/:
+    has the path "/":
+    write one below the root directory
   "#);
     }
 }
