@@ -186,7 +186,7 @@ pub(crate) fn specifiers() -> SpecifierContext {
     let base = if uid.is_root() {
         SpecifierContext::system_manager()
     } else {
-        own_directories(uid, home.as_deref())
+        own_directories(own_runtime_directory(uid, home.as_deref()), home.as_deref())
     };
     let known = [
         (
@@ -207,10 +207,20 @@ pub(crate) fn specifiers() -> SpecifierContext {
         .fold(base, |specifiers, (specifier, text)| specifiers.with(specifier, text))
 }
 
+/// Returns the runtime directory of a non-root user. Without a login session there is none, so one
+/// in the home directory takes its place.
+fn own_runtime_directory(uid: Uid, home: Option<&str>) -> String {
+    let usual = format!("/run/user/{uid}");
+    match home {
+        Some(home) if !Path::new(&usual).is_dir() => format!("{home}/.local/state/run"),
+        _ => usual,
+    }
+}
+
 /// Returns the directories of a non-root user's service manager.
-fn own_directories(uid: Uid, home: Option<&str>) -> SpecifierContext {
+fn own_directories(runtime: String, home: Option<&str>) -> SpecifierContext {
     let specifiers = SpecifierContext::new()
-        .with(Specifier::RuntimeDirectory, format!("/run/user/{uid}"))
+        .with(Specifier::RuntimeDirectory, runtime)
         .with(Specifier::TemporaryDirectory, "/tmp")
         .with(Specifier::VarTemporaryDirectory, "/var/tmp");
     let Some(home) = home else { return specifiers };
@@ -327,7 +337,7 @@ mod tests {
         if RELEASES.iter().any(|path| Path::new(path).exists()) {
             specifiers().expand("%A%B%M%W%o%w", &name).expect("all of it is known");
         }
-        let user = own_directories(Uid::from_raw(7), Some("/home/me"));
+        let user = own_directories("/run/user/7".to_owned(), Some("/home/me"));
         let text = user.expand("%t %S %C %L %E", &name).expect("all of it is known");
         let expected = "/run/user/7 /home/me/.local/state /home/me/.cache \
                         /home/me/.local/state/log /home/me/.config";
