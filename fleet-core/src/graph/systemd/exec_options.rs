@@ -21,10 +21,8 @@ pub(super) fn apply(
         let paths = &mut exec.directories.kinds[*kind as usize].paths;
         return Some(add_directories(paths, base, value, unit));
     }
-    if let Some((known, kind, _)) =
-        DIRECTORIES.iter().find(|(known, ..)| name.strip_suffix("Mode") == Some(known))
-    {
-        debug_assert!(name.starts_with(known));
+    let of_mode = |known: &str| name.strip_suffix("Mode") == Some(known);
+    if let Some((_, kind, _)) = DIRECTORIES.iter().find(|(known, ..)| of_mode(known)) {
         let mode = &mut exec.directories.kinds[*kind as usize].mode;
         return Some(read_mode(value).map(|read| *mode = read));
     }

@@ -19,7 +19,7 @@ use crate::native::run::machine::state::RunOutcome;
 /// Maximum number of starts of an upheld unit within [`WINDOW`], as in systemd.
 const MAX_STARTS: u32 = 16;
 
-/// Time after which starts of an upheld unit are counted anew, and a unit that was started too
+/// Time after which starts of an upheld unit are counted again, and a unit that was started too
 /// often is tried again.
 const WINDOW: Duration = Duration::from_secs(10);
 
