@@ -20,7 +20,7 @@ const MAX_OPTIONS: usize = 8;
 #[must_use]
 pub fn native_info(accept: &AcceptedOptions) -> NativeInfo {
     let HostCapabilities { root, users, groups, .. } =
-        host_capabilities(AcceptedOptions::default(), Ok(BTreeSet::new()), true);
+        host_capabilities(AcceptedOptions::default(), Ok(BTreeSet::new()), true, true);
     NativeInfo { root, users, groups, accept: accept.names().map(str::to_owned).collect() }
 }
 
@@ -52,6 +52,7 @@ fn capabilities(manager: &NativeInfo) -> HostCapabilities {
         users: manager.users.clone(),
         groups: manager.groups.clone(),
         controllers: Ok(BTreeSet::new()),
+        cgroup_filters: true,
         site: CompileOptions {
             specifiers: specifiers(),
             accept,

@@ -94,12 +94,12 @@ fn machine_of_cycle_is_printed() {
 #[test]
 fn unsupported_unit_does_not_affect_others() {
     let cluster = Cluster::start(&[]);
-    let forking = cluster.write("old.service", "[Service]\nType=forking\nExecStart=/bin/true\n");
+    let bad = cluster.write("old.service", "[Service]\nKillMode=some\nExecStart=/bin/true\n");
     let sound = cluster.write("sound.service", "[Service]\nExecStart=/bin/sleep infinity\n");
-    let output = cluster.fleetctl(&["start".as_ref(), forking.as_os_str()]);
+    let output = cluster.fleetctl(&["start".as_ref(), bad.as_os_str()]);
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("forking"),
+        String::from_utf8_lossy(&output.stderr).contains("KillMode"),
         "{}",
         output_text(&output)
     );

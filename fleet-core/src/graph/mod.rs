@@ -27,11 +27,12 @@ pub mod systemd;
 pub use build::{DependencyCycle, Graph, GraphError, SettingConflict, Settings};
 pub use model::condition;
 pub use model::{
-    Command, ConditionKind, ConditionResult, ConditionTest, DelayGrowth, DirectoryPath, EdgeKind,
-    EnvironmentFile, ExecEnvironment, ExecOutput, Exit, InitUnit, InvalidName, Kill, KillMode,
-    LinePattern, LinePatternError, Name, NotifyAccess, OnCleanExit, Readiness, ResourceLimits,
-    Restart, RestartLimit, RestartWhen, Rlimits, Run, ServiceType, Signal, StatusSet, Target,
-    Timeouts, UnitCondition, WatchdogAction, WorkingDirectory, exec_options, sandbox,
+    Amount, Command, ConditionKind, ConditionResult, ConditionTest, DelayGrowth, DirectoryPath,
+    EdgeKind, EnvironmentFile, ExecEnvironment, ExecOutput, Exit, ExitType, InitUnit, InvalidName,
+    Kill, KillMode, LinePattern, LinePatternError, Name, NotifyAccess, OnCleanExit, Readiness,
+    ResourceLimits, Restart, RestartLimit, RestartWhen, Rlimits, Run, ServiceType, Signal,
+    StatusSet, Target, Timeouts, UnitCondition, WatchdogAction, WorkingDirectory, cgroup_filters,
+    exec_options, sandbox,
 };
 pub use planner::{
     ActionKind, Activity, BlockedBy, DerivedState, EventKind, FailureCause, Incarnation, InitState,

@@ -104,6 +104,7 @@ fn kind() -> impl Strategy<Value = ServiceType> {
         ServiceType::ForegroundSupervised(Readiness::Executed),
         ServiceType::ForegroundSupervised(Readiness::Alive(Duration::from_secs(2))),
         ServiceType::BackgroundPidfile { path },
+        ServiceType::BackgroundForking,
         ServiceType::BackgroundScripted,
         ServiceType::Oneshot { remain: true },
         ServiceType::Oneshot { remain: false },

@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::sync::OnceLock;
 
-use fleet_core::graph::ResourceLimits;
+use fleet_core::graph::cgroup_filters::{CgroupFilters, DevicePattern, DevicePolicy, DeviceRule};
+use fleet_core::graph::sandbox::SandboxSwitch;
+use fleet_core::graph::{Amount, ResourceLimits, Run};
 use nix::libc;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -98,6 +100,32 @@ pub fn set_cloexec_on_all() -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Settings of the control group of a unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CgroupLimits {
+    pub(crate) settings: Vec<CgroupSetting>,
+    pub(crate) filters: CgroupFilters,
+}
+
+impl CgroupLimits {
+    /// Returns the settings for a unit. `has_filters` is whether the kernel can filter devices.
+    pub(crate) fn new(run: &Run, has_filters: bool) -> Self {
+        let mut filters = run.cgroup_filters.clone();
+        let sandbox = &run.exec_environment.sandbox;
+        if has_filters && sandbox.has(SandboxSwitch::PrivateDevices) {
+            filters.device_policy = match filters.device_policy {
+                DevicePolicy::Auto => DevicePolicy::Closed,
+                policy => policy,
+            };
+        }
+        if has_filters && sandbox.has(SandboxSwitch::ProtectClock) {
+            let device = DevicePattern::Char("rtc".to_owned());
+            filters.devices.push(DeviceRule { device, read: true, write: false, create: false });
+        }
+        Self { settings: settings(&run.resources), filters }
+    }
+}
+
 /// One limit of a control group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CgroupSetting {
@@ -120,10 +148,12 @@ pub(crate) fn settings(resources: &ResourceLimits) -> Vec<CgroupSetting> {
     let quota = |value: u64| format!("{} {PERIOD}", value.saturating_mul(PERIOD / 10_000));
     let share = |value: u64| format!("default {value}");
     let it = resources;
+    let memory = |amount: Option<Amount>| amount.map(|amount| absolute(amount, memory_total));
+    let tasks = it.tasks_max.map(|amount| absolute(amount, tasks_total));
     [
-        (it.memory_max, "MemoryMax", "memory", "memory.max", plain as fn(u64) -> String),
-        (it.memory_high, "MemoryHigh", "memory", "memory.high", plain),
-        (it.tasks_max, "TasksMax", "pids", "pids.max", plain),
+        (memory(it.memory_max), "MemoryMax", "memory", "memory.max", plain as fn(u64) -> String),
+        (memory(it.memory_high), "MemoryHigh", "memory", "memory.high", plain),
+        (tasks, "TasksMax", "pids", "pids.max", plain),
         (it.cpu_weight, "CPUWeight", "cpu", "cpu.weight", plain),
         (it.cpu_quota, "CPUQuota", "cpu", "cpu.max", quota),
         (it.io_weight, "IOWeight", "io", "io.weight", share),
@@ -135,17 +165,47 @@ pub(crate) fn settings(resources: &ResourceLimits) -> Vec<CgroupSetting> {
     .collect()
 }
 
+fn absolute(amount: Amount, total: fn() -> u64) -> u64 {
+    match amount {
+        Amount::Absolute(amount) => amount,
+        Amount::Share(share) => {
+            let amount = u128::from(total()) * u128::from(share) / 10_000;
+            u64::try_from(amount).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+/// Returns the memory of the machine in bytes.
+fn memory_total() -> u64 {
+    let found = rustix::system::sysinfo();
+    found.totalram.saturating_mul(found.mem_unit.into())
+}
+
+/// Returns the maximum number of processes and threads of the machine.
+fn tasks_total() -> u64 {
+    let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok();
+    let limits = ["pid_max", "threads-max"].into_iter().filter_map(read);
+    limits.filter_map(|text| text.trim().parse().ok()).min().unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn share_is_of_the_total() {
+        assert_eq!(absolute(Amount::Share(1250), || 8 << 30), 1 << 30);
+        assert!(absolute(Amount::Share(10_000), memory_total) > 1 << 20);
+        assert!(absolute(Amount::Share(10_000), tasks_total) > 100);
+    }
+
+    #[test]
     fn settings_use_kernel_format() {
         assert_eq!(settings(&ResourceLimits::default()), []);
         let resources = ResourceLimits {
-            memory_max: Some(1 << 30),
-            memory_high: Some(5),
-            tasks_max: Some(7),
+            memory_max: Some(Amount::Absolute(1 << 30)),
+            memory_high: Some(Amount::Absolute(5)),
+            tasks_max: Some(Amount::Absolute(7)),
             cpu_weight: Some(200),
             cpu_quota: Some(15_000),
             io_weight: Some(50),

@@ -10,8 +10,8 @@ use futures_util::future::join_all;
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::exit::{CONT, Sig};
 use crate::native::linux::proc::{ProcessHandle, started};
-use crate::native::linux::process_info::ProcessId;
-use crate::native::linux::process_table::members;
+use crate::native::linux::process_info::{ProcessId, ProcessInfo, stat};
+use crate::native::linux::process_table::{members, read_all};
 use crate::native::state::manager_context::ManagerContext;
 
 /// Wait before a retry, if a process could not be opened.
@@ -86,6 +86,23 @@ impl SignalTargets {
             group.wait_empty().await?;
         }
         Ok(true)
+    }
+
+    /// Returns the running processes whose parent is not one of these processes.
+    pub(crate) fn roots(&self) -> io::Result<Vec<ProcessId>> {
+        let all: Vec<ProcessInfo> = match self {
+            Self::Leaders(_) => Vec::new(),
+            Self::Group(group) => {
+                let stats: io::Result<Vec<_>> = group.members()?.into_iter().map(stat).collect();
+                stats?.into_iter().flatten().filter(|it| it.runs).map(|it| it.process).collect()
+            }
+            Self::Run { invocation, leaders } => {
+                members(&read_all()?, invocation, leaders).into_iter().cloned().collect()
+            }
+        };
+        let pids: BTreeSet<u32> = all.iter().map(|process| process.id.pid).collect();
+        let roots = all.iter().filter(|process| !pids.contains(&process.parent));
+        Ok(roots.map(|process| process.id).collect())
     }
 
     async fn remaining(&self, context: &ManagerContext) -> io::Result<Vec<ProcessId>> {

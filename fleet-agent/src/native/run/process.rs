@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -17,14 +18,14 @@ use super::exec_resources::ExecResources;
 use crate::native::executor::Executor;
 use crate::native::executor::plan::{DirectoryPlan, ExecFailure, ExecPlan, IdentityPlan};
 use crate::native::executor::sandbox::{SandboxContext, confine};
-use crate::native::linux::cgroup::Group;
+use crate::native::linux::cgroup::{Group, filters};
 use crate::native::linux::child::{
     ChildSetup, Credentials, ExecStep, InheritedDescriptors, WorkingDirectory, limits,
 };
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::files::{open_nonblocking, open_or_create};
 use crate::native::linux::identity::{Identity, UnknownAccount, look_up, own_home};
-use crate::native::linux::limits::{CgroupSetting, is_out_of_descriptors, unit_nofile_limit};
+use crate::native::linux::limits::{CgroupLimits, is_out_of_descriptors, unit_nofile_limit};
 use crate::native::linux::spawn::Child;
 use crate::native::log::append;
 
@@ -61,12 +62,11 @@ pub(crate) fn spawn(
     command: &Command,
     exec_env: &ExecEnvironment,
     log: &Path,
-    group: Option<(&Group, &[CgroupSetting])>,
+    group: Option<(&Group, &CgroupLimits)>,
     passed: &[(String, String)],
     mut extra: Vec<(&str, String)>,
     context: &SpawnContext<'_>,
 ) -> Result<Child, SpawnFailure> {
-    let (group, settings) = group.unzip();
     let identity = look_up(exec_env).map_err(SpawnFailure::unknown)?;
     extra.extend(context.resources.create(exec_env, &identity)?);
     // As in systemd, a failure here has no exit code, since there is no process yet.
@@ -89,9 +89,9 @@ pub(crate) fn spawn(
             direct(command, exec_env, &identity, environment, outputs, setup)?
         }
     };
-    let started = match group.zip(settings) {
-        Some((group, settings)) => {
-            let inside = open(group, settings).map_err(|error| {
+    let started = match group {
+        Some((group, limits)) => {
+            let inside = open(group, limits).map_err(|error| {
                 SpawnFailure::of(CGROUP, format!("cannot create a control group: {error}"), &error)
             })?;
             context.start_in_cgroup(&inside, || group.list())
@@ -189,9 +189,10 @@ fn plan(
 }
 
 /// Creates a control group with its limits.
-fn open(group: &Group, settings: &[CgroupSetting]) -> io::Result<File> {
+fn open(group: &Group, limits: &CgroupLimits) -> io::Result<File> {
     let opened = group.open()?;
-    group.limit(settings)?;
+    group.limit(&limits.settings)?;
+    filters::attach(opened.as_fd(), &limits.filters)?;
     Ok(opened)
 }
 

@@ -131,6 +131,11 @@ impl ManagerContext {
         self.groups.as_ref().map(|groups| groups.controllers().clone()).map_err(Clone::clone)
     }
 
+    /// Returns whether the devices and addresses of control groups can be filtered.
+    pub(crate) fn has_cgroup_filters(&self) -> bool {
+        self.groups.as_ref().is_ok_and(Groups::has_filters)
+    }
+
     /// Returns the control group for a run, if control groups are used.
     pub(crate) fn group(&self, unit: &str, invocation: &str) -> Option<Group> {
         self.groups.as_ref().ok().map(|groups| groups.for_run(unit, invocation))

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fleet_core::graph::cgroup_filters::DevicePolicy;
 use fleet_core::graph::systemd::{
     AcceptedOptions, CompileOptions, CompiledUnit, Confinement, OptionGroup, OptionPosition,
     RefusalCause, Remark, RemarkKind, UnitRefusal, UnitRefusals,
@@ -139,6 +140,8 @@ pub(crate) struct HostCapabilities {
     pub(crate) groups: Vec<String>,
     /// Controllers that limit the control groups of units, or why there are none.
     pub(crate) controllers: Result<BTreeSet<String>, String>,
+    /// Whether the devices and addresses of control groups can be filtered.
+    pub(crate) cgroup_filters: bool,
     /// Values of specifiers, and options that the operator accepts.
     pub(crate) site: CompileOptions,
 }
@@ -147,6 +150,7 @@ pub(crate) struct HostCapabilities {
 pub(crate) fn host_capabilities(
     accept: AcceptedOptions,
     controllers: Result<BTreeSet<String>, String>,
+    cgroup_filters: bool,
     has_executor: bool,
 ) -> HostCapabilities {
     let (uid, gid) = (Uid::effective(), Gid::effective());
@@ -157,6 +161,7 @@ pub(crate) fn host_capabilities(
         users: user.into_iter().chain([uid.to_string()]).collect(),
         groups: group.into_iter().chain([gid.to_string()]).collect(),
         controllers,
+        cgroup_filters,
         site: CompileOptions {
             specifiers: specifiers(),
             accept,
@@ -229,6 +234,7 @@ fn unsupported(run: &Run, host: &HostCapabilities) -> Vec<UnsupportedSetting> {
     let mut all = privileged_settings(run, host);
     all.extend(resources(run, host));
     all.extend(privileges(run, host));
+    all.extend(cgroup_filters(run).into_iter().filter(|_| !host.cgroup_filters));
     all
 }
 
@@ -264,6 +270,37 @@ fn resources(run: &Run, host: &HostCapabilities) -> Vec<UnsupportedSetting> {
         })
     });
     lost.collect()
+}
+
+/// Returns the filters of the control group, which this host cannot set.
+fn cgroup_filters(run: &Run) -> Vec<UnsupportedSetting> {
+    let it = &run.cgroup_filters;
+    let unsupported = |option, remove| UnsupportedSetting {
+        option,
+        changes_privileges: true,
+        problem:
+            "needs root, cgroup v2, and a kernel with BPF programs for control groups: remove \
+                  it, or run fleet where these are available"
+                .to_owned(),
+        remove,
+    };
+    let wanted = [
+        (
+            it.device_policy != DevicePolicy::Auto,
+            unsupported("DevicePolicy", |run| {
+                run.cgroup_filters.device_policy = DevicePolicy::Auto;
+            }),
+        ),
+        (
+            !it.devices.is_empty(),
+            unsupported("DeviceAllow", |run| run.cgroup_filters.devices.clear()),
+        ),
+        (
+            !it.denied_addresses.is_empty(),
+            unsupported("IPAddressDeny", |run| run.cgroup_filters.denied_addresses.clear()),
+        ),
+    ];
+    wanted.into_iter().filter(|(is_used, _)| *is_used).map(|(_, unsupported)| unsupported).collect()
 }
 
 /// Returns the function that removes a resource limit.

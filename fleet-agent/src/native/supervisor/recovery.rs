@@ -74,7 +74,12 @@ impl SupervisorHandle {
         let is_written = stored.is_some();
         let restored = restore_state(graph, settings, observation, stored)?;
         let accept = AcceptedOptions::default();
-        let host = host_capabilities(accept, context.controllers(), context.executor.is_some());
+        let host = host_capabilities(
+            accept,
+            context.controllers(),
+            context.has_cgroup_filters(),
+            context.executor.is_some(),
+        );
         let mut supervisor =
             Supervisor::new(context, host, UnitSource::Files, restored, LoadedGraph::default());
         let core = &mut supervisor.core;

@@ -19,7 +19,7 @@ impl HostCapabilities {
             confinement: if root { Confinement::All } else { Confinement::Unprivileged },
         };
         let controllers = Ok(["memory".to_owned()].into());
-        Self { root, users: own(user), groups: own(group), controllers, site }
+        Self { root, users: own(user), groups: own(group), controllers, cgroup_filters: root, site }
     }
 }
 

@@ -345,4 +345,44 @@ pub(super) const CASES: &[Case] = &[
         "Type=forking\nPIDFile={at}/pid\nTimeoutStartSec=300ms\nExecStart=<leave 0|hold main>",
         "+ (start) failed",
     ),
+    case(
+        "forking without PIDFile=",
+        "Type=forking\nExecStart=<hold c|leave 0|hold main>",
+        "+ start c=go running main!KILL failed",
+    ),
+    case(
+        "forking without PIDFile=, main process leaves others",
+        "Type=forking\nExecStart=<leave 0|fork b|hold main>",
+        "+ (start) running b? main!KILL failed",
+    ),
+    case(
+        "forking without PIDFile=, several processes",
+        "Type=forking\nExecStart=<fork a|fork b|hold c>\nExecReload=<hold r>",
+        "+ start a? b? c=0 running a!KILL . ^ reload r=0 running b=0 dead",
+    ),
+    case(
+        "forking without PIDFile=, several processes, stopped",
+        "Type=forking\nExecStart=<fork a|fork b|hold c>",
+        "+ start a? b? c=0 running - dead",
+    ),
+    case(
+        "forking without PIDFile=, no process is left",
+        "Type=forking\nExecStart=<hold c>",
+        "+ start c=0 (running) dead",
+    ),
+    case(
+        "ExitType=cgroup",
+        "ExitType=cgroup\nExecStart=<fork b|hold main>\nExecReload=<hold r>",
+        "+ running b? main=0 . ^ reload r=0 running b=0 dead",
+    ),
+    case(
+        "ExitType=cgroup, main process fails",
+        "ExitType=cgroup\nExecStart=<fork b|hold main>",
+        "+ running b? main=3 b=0 failed:exit-code",
+    ),
+    case(
+        "ExitType=cgroup, stopped",
+        "ExitType=cgroup\nExecStart=<fork b|hold main>",
+        "+ running b? main=0 - dead",
+    ),
 ];

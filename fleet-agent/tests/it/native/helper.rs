@@ -15,6 +15,7 @@
 //! | `trap SIGNAL` | ignores `TERM` or `HUP` |
 //! | `hear` | waits for the trapped signal |
 //! | `child` | forks a child for the remaining steps, and waits for it |
+//! | `fork NAME` | forks a child with the step `hold NAME` |
 //! | `leave STATUS` | forks a child for the remaining steps, and exits |
 //! | `exit STATUS` | exits |
 //! | `sleep` | sleeps forever |
@@ -134,6 +135,7 @@ fn at_once(verb: &str, rest: &str) {
             let pid = nix::unistd::Pid::from_raw(rest.parse().expect("a number"));
             ptrace::seize(pid, ptrace::Options::empty()).expect("it may be traced");
         }
+        "fork" => drop(fork_rest(&format!("hold {rest}"))),
         "listens" => listens(Path::new(rest)),
         "answer" => {
             let (number, text) = rest.split_once(' ').expect("a number and a text");

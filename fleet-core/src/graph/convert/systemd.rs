@@ -9,7 +9,7 @@ use super::ConvertOptions;
 use super::draft::{Draft, Report, as_stanza};
 use super::systemd_relations::{drop_relations, report_lost_upkeep};
 use crate::graph::format::OmittedKey;
-use crate::graph::model::{Command, InitUnit};
+use crate::graph::model::{Command, ExitType, InitUnit};
 use crate::graph::systemd::{
     AcceptedOptions, CompileOptions, CompiledUnit, Confinement, ExternalUnits, LinkedUnits,
     OptionPosition, Relation, RelationKind, Support, UnitRefusal, compile, link, support,
@@ -142,7 +142,7 @@ fn compile_file(
         report.left_out(file, 1, why, help);
         return None;
     }
-    report_lost_descriptors(file, &compiled, report);
+    report_lost_options(file, &compiled, report);
     for alias in report.aliases(file) {
         match alias.parse() {
             Ok(alias) => drop(compiled.aliases.insert(alias)),
@@ -193,13 +193,25 @@ fn inexpressible(compiled: &CompiledUnit) -> Option<(&'static str, &'static str)
     Some(("units of this format have no sockets and paths", help))
 }
 
-/// Reports the options for file descriptors, which units of this format do not get.
-fn report_lost_descriptors(file: usize, compiled: &CompiledUnit, report: &mut Report<'_>) {
-    for option in ["FileDescriptorStoreMax", "NonBlocking", "Sockets"] {
-        if let Some(position) = compiled.position_of("Service", option) {
-            let why = "units of this format get no file descriptors";
+/// Reports the options that have no counterpart in this format.
+fn report_lost_options(file: usize, compiled: &CompiledUnit, report: &mut Report<'_>) {
+    const NO_DESCRIPTORS: [&str; 2] = [
+        "units of this format get no file descriptors",
+        "let the service open its files and sockets itself",
+    ];
+    const MAIN_EXIT: [&str; 2] = [
+        "units of this format end with their main process",
+        "keep the main process running until the others have exited",
+    ];
+    for (option, [why, help]) in [
+        ("FileDescriptorStoreMax", NO_DESCRIPTORS),
+        ("NonBlocking", NO_DESCRIPTORS),
+        ("Sockets", NO_DESCRIPTORS),
+        ("ExitType", MAIN_EXIT),
+    ] {
+        let is_default = option == "ExitType" && compiled.unit.run.exit_type == ExitType::Main;
+        if let Some(position) = compiled.position_of("Service", option).filter(|_| !is_default) {
             let message = format!("Service.{option} is dropped: {why}");
-            let help = "let the service open its files and sockets itself";
             report.loss((file, position.line), message, help);
         }
     }

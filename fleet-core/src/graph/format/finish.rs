@@ -71,6 +71,7 @@ fn kind(
             (None, None) => Readiness::Executed,
         }),
         TypeWord::Pidfile => ServiceType::BackgroundPidfile { path: pidfile? },
+        TypeWord::Forking => ServiceType::BackgroundForking,
         TypeWord::Scripted => ServiceType::BackgroundScripted,
         TypeWord::Oneshot => ServiceType::Oneshot { remain },
         TypeWord::Virtual => ServiceType::Virtual,

@@ -393,6 +393,7 @@ pub(super) enum TypeWord {
     Notified,
     Supervised,
     Pidfile,
+    Forking,
     Scripted,
     Oneshot,
     Virtual,
@@ -400,10 +401,11 @@ pub(super) enum TypeWord {
 
 impl TypeWord {
     /// All types.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Notified,
         Self::Supervised,
         Self::Pidfile,
+        Self::Forking,
         Self::Scripted,
         Self::Oneshot,
         Self::Virtual,
@@ -419,6 +421,7 @@ impl TypeWord {
             ServiceType::ForegroundNotified => Self::Notified,
             ServiceType::ForegroundSupervised(_) => Self::Supervised,
             ServiceType::BackgroundPidfile { .. } => Self::Pidfile,
+            ServiceType::BackgroundForking => Self::Forking,
             ServiceType::BackgroundScripted => Self::Scripted,
             ServiceType::Oneshot { .. } => Self::Oneshot,
             ServiceType::Virtual => Self::Virtual,
@@ -431,6 +434,7 @@ impl TypeWord {
             Self::Notified => "foreground-notified",
             Self::Supervised => "foreground-supervised",
             Self::Pidfile => "background-pidfile",
+            Self::Forking => "background-forking",
             Self::Scripted => "background-scripted",
             Self::Oneshot => "oneshot",
             Self::Virtual => "virtual",
@@ -457,7 +461,7 @@ pub(super) struct Types(u8);
 
 impl Types {
     /// All types.
-    pub(super) const ALL: Self = Self(0b11_1111);
+    pub(super) const ALL: Self = Self((1 << TypeWord::ALL.len()) - 1);
     /// All types that execute something.
     pub(super) const RUNNING: Self = Self::ALL.without(TypeWord::Virtual);
 

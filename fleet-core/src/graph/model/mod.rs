@@ -1,5 +1,6 @@
 //! What a unit is.
 
+pub mod cgroup_filters;
 pub mod condition;
 mod edge;
 pub mod exec_options;
@@ -11,9 +12,9 @@ mod unit;
 pub use condition::{ConditionKind, ConditionResult, ConditionTest, UnitCondition};
 pub use edge::EdgeKind;
 pub use run::{
-    Command, DelayGrowth, DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, Exit, Kill,
-    KillMode, NotifyAccess, OnCleanExit, ResourceLimits, Restart, RestartLimit, RestartWhen,
-    Rlimits, Run, StatusSet, WatchdogAction, WorkingDirectory,
+    Amount, Command, DelayGrowth, DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput,
+    Exit, ExitType, Kill, KillMode, NotifyAccess, OnCleanExit, ResourceLimits, Restart,
+    RestartLimit, RestartWhen, Rlimits, Run, StatusSet, WatchdogAction, WorkingDirectory,
 };
 pub use signal::Signal;
 pub use unit::{

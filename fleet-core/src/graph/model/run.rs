@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fleet_unitfile::values::expand_variables;
 
+use super::cgroup_filters::CgroupFilters;
 use super::condition::UnitCondition;
 use super::exec_options::{Credential, ExecDirectories, Scheduling};
 use super::sandbox::Sandbox;
@@ -47,6 +48,8 @@ pub struct Run {
     /// State of the unit after a clean exit of its main process that was not requested. Applies
     /// only to foreground units and units with a PID file.
     pub on_clean_exit: OnCleanExit,
+    /// Processes whose exit ends the unit.
+    pub exit_type: ExitType,
     /// The way in which the processes are killed.
     pub kill: Kill,
     /// The way in which the unit is stopped after a missed watchdog.
@@ -61,6 +64,8 @@ pub struct Run {
     pub exec_environment: ExecEnvironment,
     /// Resource limits of the processes together.
     pub resources: ResourceLimits,
+    /// Devices and network addresses that the processes may use.
+    pub cgroup_filters: CgroupFilters,
 }
 
 /// State of a unit after a clean exit of its main process that was not requested.
@@ -73,6 +78,16 @@ pub enum OnCleanExit {
     Complete,
     /// Active (exited), without processes (`RemainAfterExit=yes`).
     Remain,
+}
+
+/// Processes whose exit ends a unit (`ExitType=`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExitType {
+    /// The main process.
+    #[default]
+    Main,
+    /// All processes. The exit status of the main process still is that of the unit.
+    Cgroup,
 }
 
 /// The way in which a unit is stopped after it missed its watchdog.
@@ -455,17 +470,26 @@ pub type Rlimits = BTreeMap<&'static str, (Option<u64>, Option<u64>)>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// Maximum memory in bytes; beyond it processes are killed.
-    pub memory_max: Option<u64>,
+    pub memory_max: Option<Amount>,
     /// Memory in bytes beyond which processes are throttled.
-    pub memory_high: Option<u64>,
+    pub memory_high: Option<Amount>,
     /// Maximum number of processes and threads.
-    pub tasks_max: Option<u64>,
+    pub tasks_max: Option<Amount>,
     /// CPU weight under contention, from 1 to 10000; the usual value is 100.
     pub cpu_weight: Option<u64>,
     /// CPU quota, in hundredths of a percent of one processor.
     pub cpu_quota: Option<u64>,
     /// I/O weight under contention, from 1 to 10000; the usual value is 100.
     pub io_weight: Option<u64>,
+}
+
+/// An amount of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    /// This much.
+    Absolute(u64),
+    /// Ten-thousandths of the amount that the machine has.
+    Share(u32),
 }
 
 impl ResourceLimits {

@@ -41,6 +41,10 @@ pub enum ServiceType {
         /// Absolute path of the PID file.
         path: String,
     },
+    /// A daemon that forks into the background, without a PID file. If its start command leaves one
+    /// process behind, apart from the children of that process, this process is the main process.
+    /// Otherwise the unit runs until its last process has exited.
+    BackgroundForking,
     /// Scripts that start, stop and reload the unit.
     BackgroundScripted,
     /// Commands that run to completion. The unit is starting while the commands run, and becomes
@@ -134,6 +138,7 @@ impl InitUnit {
             || one.start != two.start
             || one.exec_environment != two.exec_environment
             || one.resources != two.resources
+            || one.cgroup_filters != two.cgroup_filters
             || one.watchdog != two.watchdog
             || is_none(self) != is_none(other)
     }

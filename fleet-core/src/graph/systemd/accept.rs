@@ -7,7 +7,7 @@ use std::fmt;
 use fleet_unitfile::check::directives;
 use fleet_unitfile::spelling::suggest;
 
-use super::service_options::{EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
+use super::service_options::{CGROUP_FILTERS, EXEC_OPTIONS, FILTERS, SANDBOX, SCHEDULING};
 
 /// A group of unsupported options that have the same kind of effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,9 +135,11 @@ impl Confinement {
     /// Returns why an option cannot be honoured. Returns `None` if it can.
     pub(super) fn lacks(self, option: &str) -> Option<&'static str> {
         let is_filter = FILTERS.contains(&option);
+        let is_cgroup_filter = CGROUP_FILTERS.contains(&option);
         let is_restriction = is_filter || SANDBOX.contains(&option) || SCHEDULING.contains(&option);
         match self {
             Self::None if is_restriction => Some(NO_EXECUTOR),
+            Self::Stanza if is_cgroup_filter => Some(NO_KEY),
             Self::Stanza if is_restriction || EXEC_OPTIONS.contains(&option) => Some(NO_KEY),
             Self::Unprivileged if SANDBOX.contains(&option) => Some(NEEDS_ROOT),
             _ => None,

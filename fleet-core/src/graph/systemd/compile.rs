@@ -236,10 +236,10 @@ impl<'a> Compiler<'a> {
     /// nothing, or unless it only tunes the use of resources.
     fn take_unsupported(&mut self, option: OptionView<'_>, why: &str) {
         let unit = ValueContext::new(self.name, &self.options.specifiers);
-        let before = self.draft.run.exec_environment.clone();
+        let before = self.draft.run.clone();
         let taken = self.draft.take(option.section(), option.name(), option.value(), &unit);
-        let is_changed = self.draft.run.exec_environment != before;
-        self.draft.run.exec_environment = before;
+        let is_changed = self.draft.run != before;
+        self.draft.run = before;
         match taken {
             Err(problem) => self.refuse(Some(option), problem),
             Ok(()) if !is_changed => {}

@@ -5,13 +5,14 @@ use fleet_unitfile::UnitType;
 use super::activator::{PathDraft, SocketDraft};
 use super::descriptors::ServiceDescriptors;
 use super::service::{Restarts, WHEN};
+use super::service_options::CGROUP_FILTERS;
 use super::timer::TimerDraft;
 use super::value::{
     Span, ValueContext, absolute, choice, delay, flag, longest, number, read_resettable, signal,
     span, timeout,
 };
-use super::{condition, exec_environment, value};
-use crate::graph::model::{KillMode, NotifyAccess, Run, Signal};
+use super::{cgroup_filters, condition, exec_environment, value};
+use crate::graph::model::{ExitType, KillMode, NotifyAccess, Run, Signal};
 
 /// Supported values of `Type=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub(super) struct UnitProblems {
 
 /// An option by section and name.
 pub(super) type OptionName = (&'static str, &'static str);
+
+const EXIT_TYPES: [(&str, ExitType); 2] = [("main", ExitType::Main), ("cgroup", ExitType::Cgroup)];
 
 const TYPES: [(&str, Type); 8] = [
     ("simple", Type::Simple),
@@ -204,6 +207,7 @@ impl Draft {
             "NotifyAccess" => self.notify_access = Some(choice(value, &ACCESS)?),
             "ReloadSignal" => self.reload_signal = Some(signal(value)?),
             "SuccessExitStatus" => value::add_statuses(&mut run.success, value)?,
+            "ExitType" => run.exit_type = choice(value, &EXIT_TYPES)?,
             "KillMode" => run.kill.mode = kill_mode(value)?,
             "KillSignal" => run.kill.signal = signal(value)?,
             "FinalKillSignal" => run.kill.final_signal = signal(value)?,
@@ -214,6 +218,9 @@ impl Draft {
             "RuntimeMaxSec" => run.runtime_max = longest(value)?,
             "CPUQuota" | "CPUWeight" | "IOWeight" | "MemoryHigh" | "MemoryMax" | "TasksMax" => {
                 exec_environment::apply_resource(&mut run.resources, name, value)?;
+            }
+            _ if CGROUP_FILTERS.contains(&name) => {
+                cgroup_filters::apply(&mut run.cgroup_filters, name, value, unit)?;
             }
             _ => exec_environment::apply(&mut run.exec_environment, name, value, unit)?,
         }

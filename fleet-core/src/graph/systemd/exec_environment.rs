@@ -9,7 +9,8 @@ use fleet_unitfile::values::{
 use super::value::{ValueContext, choice, flag, number, read_resettable, unreadable};
 use super::{exec_options, sandbox};
 use crate::graph::model::{
-    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, WorkingDirectory,
+    Amount, DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits,
+    WorkingDirectory,
 };
 
 /// Applies one option.
@@ -284,24 +285,25 @@ pub(super) fn apply_resource(
     Ok(())
 }
 
-fn memory(value: &str) -> Result<Option<u64>, String> {
+fn memory(value: &str) -> Result<Option<Amount>, String> {
     if value.is_empty() {
         return Ok(None);
     }
     match parse_size(value).map_err(unreadable)? {
-        Size::Bytes(bytes) => Ok(Some(bytes)),
-        Size::Infinity => Ok(None),
-        _ => Err(format!("is {value:?}, a share of the machine: write bytes, such as 512M")),
+        Size::Bytes(bytes) => Ok(Some(Amount::Absolute(bytes))),
+        Size::Permyriad(share) => Ok(Some(Amount::Share(share))),
+        _ => Ok(None),
     }
 }
 
-fn tasks(value: &str) -> Result<Option<u64>, String> {
+fn tasks(value: &str) -> Result<Option<Amount>, String> {
     match value {
         "infinity" => Ok(None),
-        _ if value.ends_with(['%', '‰', '‱']) => {
-            Err(format!("is {value:?}, a share of the machine: write a number"))
+        _ if value.ends_with(['%', '‰', '‱']) => memory(value),
+        _ => {
+            let count = read_resettable(value, |value| number(value, 1, u64::MAX))?;
+            Ok(count.map(Amount::Absolute))
         }
-        _ => read_resettable(value, |value| number(value, 1, u64::MAX)),
     }
 }
 

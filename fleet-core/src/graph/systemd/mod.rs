@@ -13,6 +13,7 @@
 
 mod accept;
 mod activator;
+mod cgroup_filters;
 mod compile;
 mod condition;
 mod descriptors;

@@ -7,8 +7,9 @@ use fleet_unitfile::UnitType;
 use super::draft::{Draft, OptionName, Type, UnitProblems};
 use super::value::Span;
 use crate::graph::model::{
-    DelayGrowth, InitUnit, Name, NotifyAccess, OnCleanExit, Readiness, Restart, RestartLimit,
-    RestartWhen, Run, ServiceType, Signal, StatusSet, Target, Timeouts, WatchdogAction,
+    DelayGrowth, ExitType, InitUnit, Name, NotifyAccess, OnCleanExit, Readiness, Restart,
+    RestartLimit, RestartWhen, Run, ServiceType, Signal, StatusSet, Target, Timeouts,
+    WatchdogAction,
 };
 
 /// Variables that the supervisor uses to find the processes of a unit.
@@ -25,7 +26,7 @@ impl Draft {
     }
 
     pub(super) fn service_problems(&self) -> UnitProblems {
-        let refused = [self.commands(), self.forking(), self.oneshot()];
+        let refused = [self.commands(), self.oneshot(), self.exit_type()];
         let remarked = [
             self.approximate_type(),
             self.pid_file(),
@@ -57,13 +58,11 @@ impl Draft {
         })
     }
 
-    fn forking(&self) -> Option<(Option<OptionName>, String)> {
-        let lost = self.kind() == Type::Forking && self.pid_file.is_none();
+    fn exit_type(&self) -> Option<(Option<OptionName>, String)> {
+        let lost = self.run.exit_type == ExitType::Cgroup && self.kind() == Type::Oneshot;
         lost.then(|| {
-            let problem = "cannot be forking without a PIDFile=, as the main process is never \
-                           guessed: add one, or let the program stay in the foreground and write \
-                           exec";
-            (Some(("Service", "Type")), problem.to_owned())
+            let problem = "cannot be cgroup with Type=oneshot: write main, or another Type=";
+            (Some(("Service", "ExitType")), problem.to_owned())
         })
     }
 
@@ -150,6 +149,7 @@ impl Draft {
     fn graph_kind(&self) -> ServiceType {
         match (self.kind(), &self.pid_file) {
             (Type::Forking, Some(path)) => ServiceType::BackgroundPidfile { path: path.clone() },
+            (Type::Forking, None) => ServiceType::BackgroundForking,
             (Type::Notify | Type::NotifyReload, _) => ServiceType::ForegroundNotified,
             (Type::Oneshot, _) => ServiceType::Oneshot { remain: self.remain },
             _ => ServiceType::ForegroundSupervised(Readiness::Executed),

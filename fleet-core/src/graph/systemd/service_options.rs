@@ -46,27 +46,17 @@ pub(super) const SERVICE: &[Group] = &[
     (Honoured, EXEC_OPTIONS),
     (Honoured, SANDBOX),
     (Honoured, FILTERS),
+    (Honoured, CGROUP_FILTERS),
     (Honoured, SCHEDULING),
     (Honoured, LIMITS),
     (Ignored("has no effect, because there is no journal"), LOGS),
     (Ignored("has no effect, because units have no terminal"), TERMINALS),
-    (Ignored("has no effect, because the main process is never guessed"), &["GuessMainPID"]),
+    (Ignored("has no effect: a single remaining process is the main process"), &["GuessMainPID"]),
     (Ignored("only enables accounting"), ACCOUNTS),
     (Ignored("affects only `systemctl clean`"), &["TimeoutCleanSec"]),
     (RefusedUnless(&["none"], ACTION), &["FailureAction", "StartLimitAction"]),
     (Refused(ACTION), &["RebootArgument"]),
     (Ignored("has no effect, because names on the message bus are not observed"), &["BusName"]),
-    (
-        RefusedUnless(
-            &["main"],
-            Unsupported::new(
-                Lifecycle,
-                "is not supported: a service ends with its main process: remove it, and keep the \
-                 main process running until the others have exited",
-            ),
-        ),
-        &["ExitType"],
-    ),
     (
         Ignored("has no effect: the kernel's choice of a process to kill is no event here"),
         &["OOMPolicy"],
@@ -149,7 +139,6 @@ pub(super) const SERVICE: &[Group] = &[
     (RefusedUnless(NO, CONFINES), SWITCHES),
     (RefusedUnless(&[""], CONFINES), CONFINING),
     (Refused(CONFINES), CONFINING_EVEN_IF_EMPTY),
-    (RefusedUnless(&["auto"], CONFINES), &["DevicePolicy"]),
     (RefusedUnless(&["inherit"], CONFINES), &["KeyringMode"]),
     (Refused(CREDENTIALS), CREDENTIAL_OPTIONS),
     (Refused(DIRECTORIES), DIRECTORY_OPTIONS),
@@ -174,6 +163,7 @@ const EXECUTION: &[&str] = &[
     "ExecStartPre",
     "ExecStop",
     "ExecStopPost",
+    "ExitType",
     "FinalKillSignal",
     "KillMode",
     "KillSignal",
@@ -304,6 +294,10 @@ pub(super) const FILTERS: &[&str] = &[
     "SystemCallFilter",
 ];
 
+/// Filters of the control group, which only root can set.
+pub(super) const CGROUP_FILTERS: &[&str] =
+    &["DeviceAllow", "DevicePolicy", "IPAddressAllow", "IPAddressDeny"];
+
 const LIMITS: &[&str] = &[
     "LimitAS",
     "LimitCORE",
@@ -367,11 +361,8 @@ const CONFINING: &[&str] = &[
     "AppArmorProfile",
     "BPFProgram",
     "BindNetworkInterface",
-    "DeviceAllow",
     "ExtensionDirectories",
     "ExtensionImages",
-    "IPAddressAllow",
-    "IPAddressDeny",
     "IPCNamespacePath",
     "IPEgressFilterPath",
     "IPIngressFilterPath",

@@ -190,7 +190,7 @@ fn ambiguous_units_are_left_out() {
     let files = [
         ("a.socket", "[Socket]\nListenStream=80\n"),
         ("b.timer", "[Timer]\nOnBootSec=1\n"),
-        ("bad.service", "[Service]\nType=forking\nExecStart=/bin/x\n"),
+        ("bad.service", "[Service]\nType=oneshot\nExitType=cgroup\nExecStart=/bin/x\n"),
         ("bound.service", bound),
         ("empty.service", ""),
         ("home.service", "[Service]\nExecStart=/bin/x $HOME\n"),
@@ -222,8 +222,8 @@ fn ambiguous_units_are_left_out() {
     ---
     - a.socket:1:1 the unit is left out: units of this format have no sockets and paths
     - b.timer:1:1 the unit is left out: units of this format have no timers
-    - bad.service:2:1 the unit is left out: Service.Type cannot be forking without a
-        PIDFile=, as the main process is never guessed
+    - bad.service:3:1 the unit is left out: Service.ExitType cannot be cgroup with
+        Type=oneshot
     - bound.service:2:1 the unit is left out: Unit.BindsTo names late.service, which is
         ordered after this unit, but BindsTo= needs the opposite order
     - empty.service:1:1 the unit is left out: an empty file masks the unit
@@ -282,7 +282,7 @@ fn invalid_text_is_left_out() {
 #[test]
 fn unsupported_value_drops_only_the_option() {
     let web = "[Unit]\nConflicts=other.service\nConflicts=shutdown.target\n[Service]\n\
-               ExecStart=/bin/web\nMemoryMax=10%\nMemoryMax=1G\nRestart=often\nNice=none\n\
+               ExecStart=/bin/web\nMemoryMax=101%\nMemoryMax=1G\nRestart=often\nNice=none\n\
                Environment=A=%H B=2\n";
     let whom = "[Service]\nExecStart=/bin/x\nUser=%b\nNice=none\n";
     let files = [("web.service", web), ("whom.service", whom)];
@@ -300,7 +300,7 @@ fn unsupported_value_drops_only_the_option() {
     ---
     - web.service:2:1 Unit.Conflicts is not converted: the start of web.service does
         not stop other.service
-    - web.service:6:1 Service.MemoryMax is "10%", a share of the machine
+    - web.service:6:1 Service.MemoryMax cannot be read: size is too large
     - web.service:8:1 Service.Restart is "often"
     - web.service:9:1 Service.Nice is "none"
     - web.service:10:1 Service.Environment cannot be read: specifier "%H" cannot be

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::strategies::units;
 use fleet_core::graph::{
-    DerivedState, EdgeKind, EventKind, Exit, FailureCause, Graph, InitState, InitUnit, Name,
-    ObservedUnit, OnCleanExit, Phase, Restart, Retry, Settings, Target, Timeouts, UnitEvent,
+    Amount, DerivedState, EdgeKind, EventKind, Exit, FailureCause, Graph, InitState, InitUnit,
+    Name, ObservedUnit, OnCleanExit, Phase, Restart, Retry, Settings, Target, Timeouts, UnitEvent,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -110,7 +110,7 @@ fn only_changes_to_the_running_process_restart_a_unit() {
     let restarting: &[Change] = &[
         |unit| unit.run.start = vec![Command::new("/bin/other", [])],
         |unit| unit.run.exec_environment.umask = Some(0),
-        |unit| unit.run.resources.tasks_max = Some(7),
+        |unit| unit.run.resources.tasks_max = Some(Amount::Absolute(7)),
         |unit| unit.run.watchdog = Some(HOUR),
         |unit| unit.kind = ServiceType::ForegroundNotified,
     ];

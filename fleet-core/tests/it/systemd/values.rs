@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fleet_core::graph::{
-    Command, ConditionKind, ConditionTest, DelayGrowth, DirectoryPath, EnvironmentFile, ExecOutput,
-    InitUnit, KillMode, NotifyAccess, OnCleanExit, Readiness, RestartLimit, RestartWhen,
-    ServiceType, Signal, WorkingDirectory,
+    Amount, Command, ConditionKind, ConditionTest, DelayGrowth, DirectoryPath, EnvironmentFile,
+    ExecOutput, InitUnit, KillMode, NotifyAccess, OnCleanExit, Readiness, RestartLimit,
+    RestartWhen, ServiceType, Signal, WorkingDirectory,
 };
 
 use super::{compiled, refused, service, wrapped};
@@ -179,14 +179,17 @@ fn changing_tracking_variables_is_remarked() {
 #[test]
 fn resource_limits_and_exit_statuses() {
     let unit = with(
-        "MemoryMax=512M\nMemoryHigh=infinity\nTasksMax=20\nCPUWeight=50\nCPUQuota=150%\n\
+        "MemoryMax=512M\nMemoryHigh=infinity\nTasksMax=20%\nCPUWeight=50\nCPUQuota=150%\n\
                      IOWeight=10\nKillMode=mixed\nKillSignal=2\nFinalKillSignal=SIGABRT\n\
                      SendSIGHUP=yes\nSendSIGKILL=no\nRuntimeMaxSec=5\nTimeoutStopSec=7\n\
                      WatchdogSignal=TERM",
     );
     let resources = &unit.run.resources;
-    assert_eq!((resources.memory_max, resources.memory_high), (Some(512 << 20), None));
-    assert_eq!((resources.tasks_max, resources.cpu_weight), (Some(20), Some(50)));
+    assert_eq!(
+        (resources.memory_max, resources.memory_high),
+        (Some(Amount::Absolute(512 << 20)), None)
+    );
+    assert_eq!((resources.tasks_max, resources.cpu_weight), (Some(Amount::Share(2000)), Some(50)));
     assert_eq!((resources.cpu_quota, resources.io_weight), (Some(15_000), Some(10)));
     let kill = unit.run.kill;
     assert_eq!((kill.mode, kill.signal), (KillMode::Mixed, Signal::parse("INT").unwrap()));
@@ -264,7 +267,7 @@ fn condition_with_a_wrong_value_has_a_remedy() {
 
 /// Settings that are refused in addition to an `ExecStart=`.
 const REFUSED: &[&str] = &[
-    "Type=forking",
+    "Type=oneshot\nExitType=cgroup",
     "Type=sometimes",
     "Restart=sometimes",
     "RestartSec=soon",
@@ -300,8 +303,8 @@ const REFUSED_AROUND: &[&str] = &[
     "LimitNOFILE=9:8",
     "LimitNOFILE=many",
     "LimitNICE=50",
-    "MemoryMax=50%",
-    "TasksMax=10%",
+    "MemoryMax=150%",
+    "TasksMax=0",
     "CPUWeight=idle",
     "CPUQuota=2",
     "NotifyAccess=everybody",
@@ -320,8 +323,8 @@ fn refusals_have_a_position_and_a_remedy() {
     let output: Vec<String> =
         REFUSED.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
     insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
-    3:1: Service.Type cannot be forking without a PIDFile=, as the main process is never
-          guessed: add one, or let the program stay in the foreground and write exec
+    4:1: Service.ExitType cannot be cgroup with Type=oneshot: write main, or another
+          Type=
     3:1: Service.Type is "sometimes": write simple, exec, dbus, idle, oneshot, notify,
           notify-reload or forking
     3:1: Service.Restart is "sometimes": write no, on-success, on-failure, on-abnormal,
@@ -376,8 +379,9 @@ fn exec_environment_refusals_have_a_remedy() {
           hard limit
     3:1: Service.LimitNOFILE is "many": write a number or infinity, or two with a colon
     3:1: Service.LimitNICE is "50": write +5, -5 or a number from 1 to 40
-    3:1: Service.MemoryMax is "50%", a share of the machine: write bytes, such as 512M
-    3:1: Service.TasksMax is "10%", a share of the machine: write a number
+    3:1: Service.MemoryMax cannot be read: size is too large: write "infinity" for no
+          limit
+    3:1: Service.TasksMax is "0": write a whole number from 1 to 18446744073709551615
     3:1: Service.CPUWeight is "idle": write a whole number from 1 to 10000
     3:1: Service.CPUQuota cannot be read: invalid size at byte 0: write bytes as in
           "512M", or a percentage as in "10%"

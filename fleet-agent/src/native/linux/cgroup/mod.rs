@@ -12,6 +12,8 @@
 //! The path of a run's group is stored with the run, because the next daemon may be in another
 //! group.
 
+pub(crate) mod filters;
+
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
@@ -39,6 +41,8 @@ const ATTEMPTS: usize = 3;
 pub(crate) struct Groups {
     base: PathBuf,
     controllers: BTreeSet<String>,
+    /// Whether devices and addresses can be filtered.
+    filters: bool,
 }
 
 /// Removes the empty control groups that an [`InitSupervisor`](crate::native::InitSupervisor) or a
@@ -77,6 +81,7 @@ impl Groups {
             .map_err(|error| unusable(&format!("cannot have child groups: {error}")))?;
         groups.check().inspect_err(|_| groups.remove_empty())?;
         groups.controllers = groups.delegate_from(&own);
+        groups.filters = filters::check().is_ok();
         // An earlier manager may have left groups whose processes have ended since.
         groups.remove_empty_children();
         Ok(groups)
@@ -86,12 +91,17 @@ impl Groups {
     fn below(own: &Path, directory: &Path) -> io::Result<Self> {
         let identity = fs::metadata(directory)?;
         let base = own.join(format!("fleet-{:x}-{:x}", identity.dev(), identity.ino()));
-        Ok(Self { base, controllers: BTreeSet::new() })
+        Ok(Self { base, controllers: BTreeSet::new(), filters: false })
     }
 
     /// Returns the controllers that limit the groups.
     pub(crate) fn controllers(&self) -> &BTreeSet<String> {
         &self.controllers
+    }
+
+    /// Returns whether the devices and addresses of the groups can be filtered.
+    pub(crate) fn has_filters(&self) -> bool {
+        self.filters
     }
 
     /// Enables the controllers that limit units for the groups of this manager. Returns the

@@ -317,13 +317,13 @@ impl RunDriver {
                 RunAction::SignalProcess { process, signal } => {
                     self.signal_process(process, signal);
                 }
-                RunAction::AwaitMain => self.watch_pid_file(),
+                RunAction::AwaitMain => self.find_main(),
                 RunAction::AwaitGone => self.await_gone(),
                 RunAction::AwaitLine => self.await_line(),
             }
         }
         let run_state = self.service.run_state();
-        if !run_state.phase.is_signalling() && !self.service.awaits_readiness_without_main() {
+        if !run_state.phase.is_signalling() && !self.service.awaits_last_process() {
             self.sweep = None;
         }
         if !run_state.awaits_main {

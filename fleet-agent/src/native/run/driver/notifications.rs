@@ -12,6 +12,7 @@ use crate::native::linux::cgroup::Group;
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::proc::{ProcessHandle, belongs_to_run, child, started};
 use crate::native::linux::process_info::ProcessId;
+use crate::native::run::exec_context::block_in_place_if;
 use crate::native::run::machine::state::ServicePhase;
 use crate::native::run::pidfile::{self, PidFileWatch};
 use crate::native::run::readiness_line::wait_for_line;
@@ -241,6 +242,24 @@ impl RunDriver {
                 "cannot use the process of MAINPID= as the main process"
             );
         }
+    }
+
+    /// Looks for the main process of a forking service, whose start command has succeeded.
+    pub(crate) fn find_main(&mut self) {
+        if let ServiceType::BackgroundPidfile { .. } = &self.spec.kind {
+            return self.watch_pid_file();
+        }
+        let roots = block_in_place_if(true, || self.all_processes().roots());
+        let main = match roots.as_deref() {
+            Ok(&[main]) => self.take_as_main(main, ProcessHandle::open),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(why) = main {
+            let unit = &self.unit;
+            tracing::warn!(%unit, why, "cannot find the main process of a unit: it has none");
+        }
+        self.service.on_no_main(self.context.now());
     }
 
     /// Watches the pid file until it names the main process.

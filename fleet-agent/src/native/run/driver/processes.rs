@@ -13,7 +13,7 @@ use rustix::process::{Pid, test_kill_process_group};
 use super::RunDriver;
 use crate::native::executor::sandbox::needs_executor;
 use crate::native::linux::exit::{ProcessExit, Sig, short_name};
-use crate::native::linux::limits::{descriptor_shortage, settings};
+use crate::native::linux::limits::{CgroupLimits, descriptor_shortage};
 use crate::native::linux::proc::{ProcessHandle, child};
 use crate::native::linux::process_info::{INVOCATION_ID, LISTEN_PID, ProcessId, SYSTEMD_EXEC_PID};
 use crate::native::linux::spawn::Child;
@@ -64,8 +64,8 @@ impl RunDriver {
         let mut extra = self.variables(role);
         extra.extend(listen_variables(&descriptors));
         let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
-        let limits = settings(&self.spec.run.resources);
-        let group = self.group.as_ref().map(|group| (group, &limits[..]));
+        let limits = CgroupLimits::new(&self.spec.run, self.context.has_cgroup_filters());
+        let group = self.group.as_ref().map(|group| (group, &limits));
         let passed = &self.context.environment;
         let executor = self.context.executor.as_ref().filter(|_| needs_executor(environment));
         let empty_file = match executor.map(|_| self.context.empty_file()).transpose() {
@@ -235,7 +235,7 @@ impl RunDriver {
     }
 
     /// Returns all processes of the run that can be found.
-    fn all_processes(&self) -> SignalTargets {
+    pub(super) fn all_processes(&self) -> SignalTargets {
         match &self.group {
             Some(group) => SignalTargets::Group(group.clone()),
             None => {

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Command, EventKind, FailureCause, InitUnit, ServiceType};
+use fleet_core::graph::{Command, EventKind, ExitType, FailureCause, InitUnit, ServiceType};
 
 use super::machine::state::{Role, RunAction, RunOutcome, RunState, ServicePhase};
 use crate::native::linux::exit::ProcessExit;
@@ -51,7 +51,7 @@ use graph_events::{GraphEvents, timeout_event};
 pub(crate) struct ServiceRun {
     spec: Arc<InitUnit>,
     state: RunState,
-    /// Whether no process is left of those that the last signal was for.
+    /// Whether no process is left: of those that the last signal was for, or of the whole run.
     all_gone: bool,
     deadline: Option<Timestamp>,
     /// Deadline of `RuntimeMaxSec=`; set while the service is active.
@@ -117,6 +117,9 @@ impl ServiceRun {
         if let Some(end) = service.state.stop_command {
             service.events.emit(EventKind::Failed(FailureCause::StopCommand(end.exit())));
         }
+        if service.is_up() && service.may_run_without_main() {
+            service.actions.push_back(RunAction::AwaitGone);
+        }
         if service.is_ending() {
             service.signal(service.state.phase, now);
         }
@@ -161,6 +164,7 @@ impl ServiceRun {
 
     /// Reports that the command has been spawned.
     pub(crate) fn on_spawned(&mut self, process: ProcessId, now: Timestamp) {
+        self.all_gone = false;
         match self.state.spawning.take() {
             Some(Role::Main) => {
                 self.state.main = Some(process);
@@ -209,7 +213,12 @@ impl ServiceRun {
             return self.fail_readiness(now);
         }
         self.all_gone = true;
-        self.end_if_gone(now);
+        match self.state.phase {
+            ServicePhase::Running | ServicePhase::ReloadSignal | ServicePhase::ReloadNotify => {
+                self.enter_running(now);
+            }
+            _ => self.end_if_gone(now),
+        }
     }
 
     /// Reports that the time returned by [`due`](Self::due) has passed.
@@ -314,7 +323,10 @@ impl ServiceRun {
     fn enter_running(&mut self, now: Timestamp) {
         if self.state.outcome != Some(RunOutcome::Success) {
             self.signal(ServicePhase::StopSigterm, now);
-        } else if self.state.main.is_some() || self.is_scripted() {
+        } else if self.has_running_part() {
+            if self.may_run_without_main() {
+                self.actions.push_back(RunAction::AwaitGone);
+            }
             self.start_deadlines(now);
             self.enter(ServicePhase::Running, now);
         } else if self.remains_after_exit() {
@@ -367,7 +379,33 @@ impl ServiceRun {
     /// Returns whether the service forks: its start command exits and leaves the main process
     /// behind.
     fn is_forking(&self) -> bool {
+        self.has_pid_file() || self.spec.kind == ServiceType::BackgroundForking
+    }
+
+    fn has_pid_file(&self) -> bool {
         matches!(self.spec.kind, ServiceType::BackgroundPidfile { .. })
+    }
+
+    /// Returns whether the service goes on without a main process, until its last process exits.
+    fn may_run_without_main(&self) -> bool {
+        let lasts = match self.spec.run.exit_type {
+            ExitType::Cgroup => true,
+            // The main process was never known, so it has not exited.
+            ExitType::Main => {
+                self.spec.kind == ServiceType::BackgroundForking && self.state.exit.is_none()
+            }
+        };
+        lasts && self.state.main.is_none() && !self.all_gone
+    }
+
+    /// Returns whether the driver has to wait for the last process of the run.
+    pub(crate) fn awaits_last_process(&self) -> bool {
+        self.awaits_readiness_without_main() || self.is_up() && self.may_run_without_main()
+    }
+
+    /// Returns whether the service counts as running.
+    fn has_running_part(&self) -> bool {
+        self.state.main.is_some() || self.is_scripted() || self.may_run_without_main()
     }
 
     /// Returns whether the service stays active after its main process has exited successfully.

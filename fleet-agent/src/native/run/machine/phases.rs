@@ -18,7 +18,7 @@
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    EventKind, FailureCause, KillMode, NotifyAccess, Readiness, ServiceType, StopReason,
+    EventKind, ExitType, FailureCause, KillMode, NotifyAccess, Readiness, ServiceType, StopReason,
 };
 
 use super::ServiceRun;
@@ -113,7 +113,7 @@ impl ServiceRun {
             && notified
             && !runs_main
             && others_speak
-            && self.remains_after_exit()
+            && (self.remains_after_exit() || self.spec.run.exit_type == ExitType::Cgroup)
     }
 
     /// Fails the start, because no process is left that could send `READY=1` or become the main
@@ -307,7 +307,8 @@ impl ServiceRun {
             self.actions.push_back(RunAction::SignalProcess { process, signal: Sig::KILL });
         }
         let is_well = self.state.outcome == Some(RunOutcome::Success);
-        if is_well && (self.state.main.is_some() || self.is_scripted()) {
+        let runs_main = self.state.main.is_some() || self.is_scripted();
+        if is_well && runs_main {
             self.enter(ServicePhase::Running, now);
         } else {
             // The main process may have exited meanwhile.

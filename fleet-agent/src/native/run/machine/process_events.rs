@@ -48,6 +48,11 @@ impl ServiceRun {
                 self.actions.push_back(RunAction::AwaitGone);
             }
             ServicePhase::Start => self.enter_list(ServicePhase::StartPost, now),
+            ServicePhase::Running | ServicePhase::ReloadSignal | ServicePhase::ReloadNotify
+                if self.may_run_without_main() =>
+            {
+                self.actions.push_back(RunAction::AwaitGone);
+            }
             ServicePhase::Running | ServicePhase::ReloadSignal | ServicePhase::ReloadNotify => {
                 self.enter_running(now);
             }
@@ -214,7 +219,7 @@ impl ServiceRun {
     /// a successful reload.
     pub(crate) fn needs_pid_file_before_exit(&self, process: ProcessId, end: ProcessExit) -> bool {
         let is_main = self.state.main == Some(process);
-        self.is_forking() && self.may_change_main() && (is_main || self.ends_reload(process, end))
+        self.has_pid_file() && self.may_change_main() && (is_main || self.ends_reload(process, end))
     }
 
     /// Returns whether the service may name a new main process. It may do so in the phases `start`
@@ -274,8 +279,18 @@ impl ServiceRun {
             self.enter_list(ServicePhase::StartPost, now);
         } else if !self.state.awaits_main {
             self.state.awaits_main = true;
-            self.actions.extend([RunAction::AwaitMain, RunAction::AwaitGone]);
-            self.emit_pid_file_limit(now);
+            self.actions.push_back(RunAction::AwaitMain);
+            if self.has_pid_file() {
+                self.actions.push_back(RunAction::AwaitGone);
+                self.emit_pid_file_limit(now);
+            }
+        }
+    }
+
+    /// Reports that the search for the main process of a service without a PID file is over.
+    pub(crate) fn on_no_main(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.state.awaits_main) && self.state.phase == ServicePhase::Start {
+            self.enter_list(ServicePhase::StartPost, now);
         }
     }
 

@@ -86,8 +86,9 @@ fn services() -> impl Strategy<Value = String> {
             "RuntimeMaxSec=40",
             "SendSIGHUP=yes",
             "NotifyAccess=all",
+            "ExitType=cgroup",
         ],
-        0..=16,
+        0..=17,
     );
     let modes = proptest::sample::select(vec!["control-group", "mixed", "process"]);
     let types = proptest::sample::select(vec![
@@ -95,9 +96,11 @@ fn services() -> impl Strategy<Value = String> {
         "oneshot",
         "notify",
         "notify-reload",
+        "forking",
         "forking\nPIDFile=/run/a.pid",
     ]);
-    (extras, modes, types).prop_map(|(extras, mode, kind)| {
+    (extras, modes, types).prop_map(|(mut extras, mode, kind)| {
+        extras.retain(|extra| kind != "oneshot" || *extra != "ExitType=cgroup");
         format!("ExecStart=/main\nKillMode={mode}\nType={kind}\n{}\n", extras.join("\n"))
     })
 }
@@ -163,6 +166,9 @@ impl World {
 
     fn carry_out(&mut self) {
         while let Some(action) = self.service.next_action() {
+            if action == RunAction::AwaitMain && self.service.run_state().awaits_main {
+                self.service.on_no_main(self.now);
+            }
             let RunAction::Spawn { role, .. } = action else { continue };
             let run_state = self.service.run_state();
             let taken = if role == Role::Main { run_state.main } else { run_state.control };
@@ -204,7 +210,8 @@ impl World {
         let transient = run_state.phase.is_stopping() && !killed || run_state.phase.is_reloading();
         assert!(!transient || self.service.due().is_some(), "every transitional phase ends");
         let running = run_state.phase == ServicePhase::Running;
-        assert!(!running || run_state.main.is_some(), "a running unit has a main process");
+        let runs_main = run_state.main.is_some() || self.service.awaits_last_process();
+        assert!(!running || runs_main, "a running unit has a main process");
     }
 }
 

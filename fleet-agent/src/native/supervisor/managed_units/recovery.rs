@@ -62,7 +62,12 @@ impl SupervisorHandle {
     ) -> Result<Self, ServiceError> {
         let ManagedUnitsConfig { accept, external, max_starting } = managed;
         let context = config.open().await?;
-        let host = host_capabilities(accept, context.controllers(), context.executor.is_some());
+        let host = host_capabilities(
+            accept,
+            context.controllers(),
+            context.has_cgroup_filters(),
+            context.executor.is_some(),
+        );
         let targets_file = context.runtime_file(TARGETS);
         let selection = TargetSelection::read(&targets_file).unwrap_or_else(|error| {
             tracing::error!(

@@ -10,7 +10,7 @@ use crate::graph::format::lexer::Value;
 use crate::graph::format::print::{list, some, unless, yes_or_no};
 use crate::graph::format::stanza::{Draft, HostResource, Types};
 use crate::graph::model::{
-    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, InitUnit, WorkingDirectory,
+    Amount, DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, InitUnit, WorkingDirectory,
 };
 
 /// Declares a key for a kernel limit, by its kernel name.
@@ -366,15 +366,20 @@ fn write_limit((soft, hard): &(Option<u64>, Option<u64>)) -> String {
     if soft == hard { text(soft) } else { format!("{}:{}", text(soft), text(hard)) }
 }
 
-/// Declares a key with a number of bytes.
-macro_rules! bytes {
-    ($name:literal, $field:ident) => {
+/// Declares a key with an amount of a resource.
+macro_rules! amount {
+    ($name:literal, $field:ident, $read:expr, $print:expr) => {
         Key::new(
             $name,
             Types::RUNNING,
             Form::Line,
-            |value, draft, problems| draft.run().resources.$field = bytes(value, problems),
-            |unit, _| some(unit.run.resources.$field.map(Size::Bytes)),
+            |value, draft, problems| draft.run().resources.$field = $read(value, problems),
+            |unit, _| {
+                some(unit.run.resources.$field.map(|amount| match amount {
+                    Amount::Absolute(amount) => $print(amount),
+                    Amount::Share(share) => percent(share.into()),
+                }))
+            },
         )
     };
 }
@@ -395,9 +400,9 @@ macro_rules! count {
 }
 
 pub(super) const RESOURCE_KEYS: &[Key] = &[
-    bytes!("memory-max", memory_max),
-    bytes!("memory-high", memory_high),
-    count!("tasks-max", tasks_max, 1..=u64::MAX),
+    amount!("memory-max", memory_max, memory, print_bytes),
+    amount!("memory-high", memory_high, memory, print_bytes),
+    amount!("tasks-max", tasks_max, tasks, |count: u64| count.to_string()),
     count!("cpu-weight", cpu_weight, 1..=10_000),
     Key::new(
         "cpu-quota",
@@ -409,12 +414,26 @@ pub(super) const RESOURCE_KEYS: &[Key] = &[
     count!("io-weight", io_weight, 1..=10_000),
 ];
 
-fn bytes(value: &Value, problems: &mut Problems) -> Option<u64> {
-    if let Ok(Size::Bytes(bytes)) = parse_size(value.text()) {
-        return Some(bytes);
+fn memory(value: &Value, problems: &mut Problems) -> Option<Amount> {
+    match parse_size(value.text()) {
+        Ok(Size::Bytes(bytes)) => return Some(Amount::Absolute(bytes)),
+        Ok(Size::Permyriad(share)) => return Some(Amount::Share(share)),
+        _ => {}
     }
-    read::refuse(value, problems, "write a number of bytes, perhaps with K, M, G or T");
+    let help = "write a number of bytes, perhaps with K, M, G or T, or a percentage of the memory";
+    read::refuse(value, problems, help);
     None
+}
+
+fn tasks(value: &Value, problems: &mut Problems) -> Option<Amount> {
+    match parse_size(value.text()) {
+        Ok(Size::Permyriad(share)) => Some(Amount::Share(share)),
+        _ => number(value, problems, 1..=u64::MAX).map(Amount::Absolute),
+    }
+}
+
+fn print_bytes(bytes: u64) -> String {
+    Size::Bytes(bytes).to_string()
 }
 
 fn quota(value: &Value, problems: &mut Problems) -> Option<u64> {

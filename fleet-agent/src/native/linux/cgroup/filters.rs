@@ -1,0 +1,531 @@
+//! Programs in the kernel that filter the devices and the network addresses of a control group.
+//!
+//! The kernel runs them for each access to a device and each packet. They are BPF programs without
+//! maps: each rule is a sequence of comparisons that ends with a verdict.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+
+use fleet_core::graph::cgroup_filters::{
+    AddressRange, CgroupFilters, DevicePattern, DevicePolicy, DeviceRule,
+};
+use fleet_core::graph::condition::fnmatch;
+use nix::libc;
+
+/// Loads a program that permits everything, to find out whether the kernel accepts programs of this
+/// process.
+pub(super) fn check() -> io::Result<()> {
+    load(DEVICES, &[set(R0, 1), EXIT]).map(drop)
+}
+
+/// Filters a control group. Programs of an earlier call stay.
+pub(crate) fn attach(group: BorrowedFd<'_>, filters: &CgroupFilters) -> io::Result<()> {
+    if let Some(rules) = device_rules(filters) {
+        attach_once(group, DEVICES, &device_program(&rules))?;
+    }
+    if !filters.denied_addresses.is_empty() {
+        attach_once(group, INGRESS, &address_program(filters, SOURCE))?;
+        attach_once(group, EGRESS, &address_program(filters, DESTINATION))?;
+    }
+    Ok(())
+}
+
+/// A rule for the device program. `None` stands for every number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct KernelRule {
+    kind: i32,
+    major: Option<u32>,
+    minor: Option<u32>,
+    access: i32,
+}
+
+/// Kinds of devices and of access, as the kernel numbers them.
+const BLOCK: i32 = 1;
+const CHAR: i32 = 2;
+const CREATE: i32 = 1;
+const READ: i32 = 2;
+const WRITE: i32 = 4;
+const ALL: i32 = CREATE | READ | WRITE;
+
+/// Numbers of `null`, `zero`, `full`, `random`, `urandom`, `tty` and `ptmx`.
+const PSEUDO_DEVICES: [(u32, u32); 7] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
+
+/// Returns the permitted devices; `None` if all are.
+fn device_rules(filters: &CgroupFilters) -> Option<Vec<KernelRule>> {
+    let mut rules = Vec::new();
+    match filters.device_policy {
+        DevicePolicy::Auto if filters.devices.is_empty() => return None,
+        DevicePolicy::Strict => {}
+        DevicePolicy::Auto | DevicePolicy::Closed => {
+            rules.extend(PSEUDO_DEVICES.map(|(major, minor)| KernelRule {
+                kind: CHAR,
+                major: Some(major),
+                minor: Some(minor),
+                access: ALL,
+            }));
+            let terminals = DevicePattern::Char("pts".to_owned());
+            rules.extend(resolve(&terminals, READ | WRITE));
+        }
+    }
+    for DeviceRule { device, read, write, create } in &filters.devices {
+        let bits = [(*read, READ), (*write, WRITE), (*create, CREATE)];
+        let access = bits.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum();
+        rules.extend(resolve(device, access));
+    }
+    Some(rules)
+}
+
+/// Returns the rules for the devices that exist now.
+fn resolve(device: &DevicePattern, access: i32) -> Vec<KernelRule> {
+    let (kind, pattern) = match device {
+        DevicePattern::Path(path) => return of_node(path, access).into_iter().collect(),
+        DevicePattern::Block(pattern) => (BLOCK, pattern),
+        DevicePattern::Char(pattern) => (CHAR, pattern),
+    };
+    if pattern == "*" {
+        return vec![KernelRule { kind, major: None, minor: None, access }];
+    }
+    let drivers = fs::read_to_string("/proc/devices").unwrap_or_default();
+    let rule = |major| KernelRule { kind, major: Some(major), minor: None, access };
+    majors(&drivers, kind, pattern).into_iter().map(rule).collect()
+}
+
+fn of_node(path: &str, access: i32) -> Option<KernelRule> {
+    let metadata = fs::metadata(path).ok()?;
+    let kind = match metadata.file_type() {
+        kind if kind.is_block_device() => BLOCK,
+        kind if kind.is_char_device() => CHAR,
+        _ => return None,
+    };
+    let device = metadata.rdev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    Some(KernelRule { kind, major: Some(major), minor: Some(minor), access })
+}
+
+/// Returns the major numbers of the drivers in `/proc/devices` that match a pattern.
+fn majors(drivers: &str, kind: i32, pattern: &str) -> Vec<u32> {
+    let heading = if kind == BLOCK { "Block devices:" } else { "Character devices:" };
+    let section = drivers.lines().skip_while(|line| *line != heading).skip(1);
+    let entries = section.take_while(|line| !line.is_empty());
+    let found = entries.filter_map(|line| line.trim_start().split_once(' '));
+    let mut majors: Vec<u32> = found
+        .filter(|(_, driver)| fnmatch(pattern, driver))
+        .filter_map(|(major, _)| major.parse().ok())
+        .collect();
+    majors.dedup();
+    majors
+}
+
+/// An instruction, as the kernel encodes it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Instruction {
+    code: u8,
+    /// Destination in the lower four bits, source in the others.
+    registers: u8,
+    offset: i16,
+    value: i32,
+}
+
+const R0: u8 = 0;
+const R1: u8 = 1;
+const R2: u8 = 2;
+const R3: u8 = 3;
+const R4: u8 = 4;
+const R5: u8 = 5;
+/// Keeps its value over calls.
+const R6: u8 = 6;
+/// End of the stack.
+const R10: u8 = 10;
+
+const EXIT: Instruction = Instruction { code: 0x95, registers: 0, offset: 0, value: 0 };
+
+const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> Instruction {
+    Instruction { code, registers: to | from << 4, offset, value }
+}
+
+/// `to = value`
+const fn set(to: u8, value: i32) -> Instruction {
+    instruction(0xb7, to, 0, 0, value)
+}
+
+/// `to = from`
+const fn copy(to: u8, from: u8) -> Instruction {
+    instruction(0xbf, to, from, 0, 0)
+}
+
+/// `to += value`
+const fn add(to: u8, value: i32) -> Instruction {
+    instruction(0x07, to, 0, 0, value)
+}
+
+/// `to &= value`, in 32 bits
+const fn mask(to: u8, value: i32) -> Instruction {
+    instruction(0x54, to, 0, 0, value)
+}
+
+/// `to >>= value`
+const fn shift_right(to: u8, value: i32) -> Instruction {
+    instruction(0x77, to, 0, 0, value)
+}
+
+/// `to = *(u32 *)(from + offset)`
+const fn read(to: u8, from: u8, offset: i16) -> Instruction {
+    instruction(0x61, to, from, offset, 0)
+}
+
+/// Skips to the end of the rule unless `register == value`, in 32 bits.
+const fn require(register: u8, value: i32) -> Instruction {
+    instruction(0x56, register, 0, 0, value)
+}
+
+/// Skips to the end of the rule unless the registers are equal.
+const fn require_equal(one: u8, other: u8) -> Instruction {
+    instruction(0x5d, one, other, 0, 0)
+}
+
+/// Calls a function of the kernel.
+const fn call(function: i32) -> Instruction {
+    instruction(0x85, 0, 0, 0, function)
+}
+
+/// Appends a rule: if all requirements hold, the program ends with the verdict.
+fn add_rule(program: &mut Vec<Instruction>, mut rule: Vec<Instruction>, verdict: i32) {
+    rule.extend([set(R0, verdict), EXIT]);
+    let length = rule.len();
+    for (index, instruction) in rule.iter_mut().enumerate() {
+        if matches!(instruction.code, 0x56 | 0x5d) {
+            // Rules have less than 20 instructions.
+            instruction.offset = i16::try_from(length - index - 1).unwrap_or(i16::MAX);
+        }
+    }
+    program.append(&mut rule);
+}
+
+/// Returns the program that permits the devices of these rules.
+fn device_program(rules: &[KernelRule]) -> Vec<Instruction> {
+    // The kernel passes the access in the upper half of a word, and the kind in its lower half.
+    let mut program = vec![
+        read(R2, R1, 0),
+        copy(R3, R2),
+        mask(R2, 0xffff),
+        shift_right(R3, 16),
+        read(R4, R1, 4),
+        read(R5, R1, 8),
+    ];
+    for rule in rules {
+        let mut checks = vec![require(R2, rule.kind)];
+        if rule.access != ALL {
+            checks.extend([copy(R1, R3), mask(R1, rule.access), require_equal(R1, R3)]);
+        }
+        checks.extend(rule.major.map(|major| require(R4, major.cast_signed())));
+        checks.extend(rule.minor.map(|minor| require(R5, minor.cast_signed())));
+        add_rule(&mut program, checks, 1);
+    }
+    program.extend([set(R0, 0), EXIT]);
+    program
+}
+
+/// Offsets of an address in the headers of IPv4 and IPv6.
+const SOURCE: (i32, i32) = (12, 8);
+const DESTINATION: (i32, i32) = (16, 24);
+
+/// The kernel's function `bpf_skb_load_bytes`.
+const LOAD_BYTES: i32 = 26;
+
+/// Returns the program that filters packets by one of their addresses.
+fn address_program(filters: &CgroupFilters, offsets: (i32, i32)) -> Vec<Instruction> {
+    let mut program = vec![copy(R6, R1), read(R2, R1, 16)];
+    for (protocol, offset, length) in [(0x0800_u16, offsets.0, 4), (0x86dd, offsets.1, 16)] {
+        let is_family = |range: &&AddressRange| range.address.is_ipv4() == (length == 4);
+        let mut family = vec![
+            copy(R1, R6),
+            set(R2, offset),
+            copy(R3, R10),
+            add(R3, -16),
+            set(R4, length),
+            call(LOAD_BYTES),
+            // A packet without an address is dropped.
+            instruction(0x15, R0, 0, 2, 0),
+            set(R0, 0),
+            EXIT,
+        ];
+        let allowed = filters.allowed_addresses.iter().map(|range| (range, 1));
+        let denied = filters.denied_addresses.iter().map(|range| (range, 0));
+        let mut rules = allowed.chain(denied).filter(|(range, _)| is_family(range));
+        // The kernel refuses instructions after a rule without requirements.
+        let catches_all = rules.any(|(range, verdict)| {
+            add_rule(&mut family, range_checks(*range), verdict);
+            range.prefix == 0
+        });
+        if !catches_all {
+            family.extend([set(R0, 1), EXIT]);
+        }
+        // Other protocols skip the whole block.
+        let skipped = i16::try_from(family.len()).unwrap_or(i16::MAX);
+        let is_other = i32::from(protocol.to_be());
+        program.push(instruction(0x56, R2, 0, skipped, is_other));
+        program.append(&mut family);
+    }
+    program.extend([set(R0, 1), EXIT]);
+    program
+}
+
+/// Returns the comparisons of an address on the stack with a range.
+fn range_checks(range: AddressRange) -> Vec<Instruction> {
+    let bytes = match range.address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let mut checks = Vec::new();
+    let mut left = u32::from(range.prefix);
+    for (offset, word) in (-16_i16..).step_by(4).zip(bytes.chunks_exact(4)) {
+        let bits = left.min(32);
+        left -= bits;
+        if bits == 0 {
+            break;
+        }
+        let wanted = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+        let relevant = u32::MAX << (32 - bits);
+        // The packet has its bytes in the order of the network.
+        let (wanted, relevant) = ((wanted & relevant).to_be(), relevant.to_be());
+        checks.extend([
+            read(R1, R10, offset),
+            mask(R1, relevant.cast_signed()),
+            require(R1, wanted.cast_signed()),
+        ]);
+    }
+    checks
+}
+
+/// A type of program, and the place to which it is attached.
+#[derive(Clone, Copy)]
+struct Hook {
+    program_type: u32,
+    attach_type: u32,
+}
+
+const INGRESS: Hook = Hook { program_type: 8, attach_type: 0 };
+const EGRESS: Hook = Hook { program_type: 8, attach_type: 1 };
+const DEVICES: Hook = Hook { program_type: 15, attach_type: 6 };
+
+/// Commands of the system call.
+const PROG_LOAD: libc::c_int = 5;
+const PROG_ATTACH: libc::c_int = 8;
+const PROG_QUERY: libc::c_int = 16;
+
+/// Programs of several owners, such as those of a container runtime in the unit, work together.
+const ALLOW_MULTI: u32 = 2;
+
+/// Attributes of `PROG_LOAD`, up to the last one that is used.
+#[repr(C)]
+#[derive(Default)]
+struct LoadAttributes {
+    program_type: u32,
+    count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+}
+
+/// Attributes of `PROG_ATTACH`.
+#[repr(C)]
+#[derive(Default)]
+struct AttachAttributes {
+    target: u32,
+    program: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+/// Attributes of `PROG_QUERY`.
+#[repr(C)]
+#[derive(Default)]
+struct QueryAttributes {
+    target: u32,
+    attach_type: u32,
+    query_flags: u32,
+    attach_flags: u32,
+    ids: u64,
+    count: u32,
+    padding: u32,
+}
+
+/// Attaches a program to a group that has none at this hook.
+fn attach_once(group: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) -> io::Result<()> {
+    let target = group.as_raw_fd().cast_unsigned();
+    let mut query =
+        QueryAttributes { target, attach_type: hook.attach_type, ..QueryAttributes::default() };
+    bpf(PROG_QUERY, &mut query)?;
+    if query.count > 0 {
+        return Ok(());
+    }
+    let loaded = load(hook, program)?;
+    let mut attributes = AttachAttributes {
+        target,
+        program: loaded.as_raw_fd().cast_unsigned(),
+        attach_type: hook.attach_type,
+        flags: ALLOW_MULTI,
+    };
+    // The group keeps the program until it is removed.
+    bpf(PROG_ATTACH, &mut attributes).map(drop)
+}
+
+fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
+    let license = c"Dual MIT/GPL";
+    let mut attributes = LoadAttributes {
+        program_type: hook.program_type,
+        count: u32::try_from(program.len()).unwrap_or(u32::MAX),
+        instructions: program.as_ptr().expose_provenance() as u64,
+        license: license.as_ptr().expose_provenance() as u64,
+        ..LoadAttributes::default()
+    };
+    let descriptor = bpf(PROG_LOAD, &mut attributes)?;
+    // SAFETY: the kernel has just returned this descriptor, with close-on-exec set, and nothing
+    // else owns it.
+    #[expect(unsafe_code, reason = "the descriptor comes from a system call")]
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Calls `bpf`. The attributes are one of the structures above.
+fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
+    let size = libc::c_uint::try_from(size_of::<T>()).unwrap_or(libc::c_uint::MAX);
+    // SAFETY: the kernel reads and writes at most `size` bytes of the attributes. The addresses in
+    // them are zero or those of slices that outlive the call, with the lengths beside them.
+    #[expect(unsafe_code, reason = "no library that we use has this system call")]
+    let answer =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size) };
+    match libc::c_int::try_from(answer) {
+        Ok(answer) if answer >= 0 => Ok(answer),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv6Addr, UdpSocket};
+    use std::os::fd::AsFd as _;
+    use std::process::{Command, Stdio};
+
+    use super::super::Groups;
+    use super::*;
+
+    const DRIVERS: &str = "Character devices:\n  1 mem\n  5 /dev/tty\n136 pts\n137 pts\n\n\
+                           Block devices:\n  7 loop\n259 blkext\n";
+
+    #[test]
+    fn drivers_are_found_by_pattern() {
+        assert_eq!(majors(DRIVERS, CHAR, "pts"), [136, 137]);
+        assert_eq!(majors(DRIVERS, CHAR, "*t*"), [5, 136, 137]);
+        assert_eq!(majors(DRIVERS, BLOCK, "loop"), [7]);
+        assert_eq!(majors(DRIVERS, BLOCK, "pts"), [0; 0]);
+    }
+
+    #[test]
+    fn rule_skips_to_its_end() {
+        let mut program = Vec::new();
+        add_rule(&mut program, vec![require(R2, CHAR), require(R4, 1)], 1);
+        let offsets: Vec<i16> = program.iter().map(|it| it.offset).collect();
+        assert_eq!(offsets, [3, 2, 0, 0]);
+    }
+
+    #[test]
+    fn closed_policy_permits_pseudo_devices_and_listed_ones() {
+        let mut filters = CgroupFilters::default();
+        assert_eq!(device_rules(&filters), None);
+        filters.devices.push(DeviceRule {
+            device: DevicePattern::Path("/dev/null".to_owned()),
+            read: true,
+            write: false,
+            create: false,
+        });
+        let null = KernelRule { kind: CHAR, major: Some(1), minor: Some(3), access: READ };
+        let rules = device_rules(&filters).expect("devices are filtered");
+        assert_eq!((rules.len() > PSEUDO_DEVICES.len(), rules.last()), (true, Some(&null)));
+        filters.device_policy = DevicePolicy::Strict;
+        assert_eq!(device_rules(&filters), Some(vec![null]));
+    }
+
+    /// Helper process for the test below: waits for a line of input, and then prints the results of
+    /// opening two devices and of sending to two addresses.
+    #[test]
+    fn helper_process() {
+        if std::env::var_os("FILTERED").is_none() {
+            return;
+        }
+        io::stdin().read_line(&mut String::new()).expect("a line comes");
+        for path in ["/dev/null", "/dev/zero"] {
+            println!("{path} {}", fs::File::open(path).is_ok());
+        }
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("it is local");
+        for address in ["127.0.0.1:9", "127.0.0.2:9"] {
+            println!("{address} {}", socket.send_to(b"x", address).is_ok());
+        }
+        let socket = UdpSocket::bind("[::1]:0").expect("it is local");
+        println!("::1 {}", socket.send_to(b"x", "[::1]:9").is_ok());
+    }
+
+    #[test]
+    fn filters_apply_to_processes_of_the_group() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        // Without the permission to load programs there is nothing to test.
+        let Some(groups) = Groups::find(directory.path()).ok().filter(Groups::has_filters) else {
+            return;
+        };
+        let group = groups.for_run("a.service", "1");
+        let range = |address: [u8; 4], prefix| AddressRange { address: address.into(), prefix };
+        let six = AddressRange { address: Ipv6Addr::LOCALHOST.into(), prefix: 128 };
+        let mut filters = CgroupFilters::default();
+        filters.device_policy = DevicePolicy::Strict;
+        filters.devices.push(DeviceRule {
+            device: DevicePattern::Path("/dev/null".to_owned()),
+            read: true,
+            write: true,
+            create: false,
+        });
+        filters.allowed_addresses = vec![range([127, 0, 0, 1], 32)];
+        filters.denied_addresses = vec![range([127, 0, 0, 0], 8), six];
+        let opened = group.open().expect("it can be created");
+        for _ in 0..2 {
+            attach(opened.as_fd(), &filters).expect("the kernel accepts the programs");
+        }
+        let module = module_path!().split_once("::").expect("it is in a crate").1;
+        let mut child = Command::new(std::env::current_exe().expect("it has a path"))
+            .args(["--exact", &format!("{module}::helper_process"), "--nocapture"])
+            .env("FILTERED", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it can be run");
+        let pid = child.id().to_string();
+        fs::write(group.path().join("cgroup.procs"), pid).expect("it can enter");
+        drop(child.stdin.take());
+        let output = child.wait_with_output().expect("it is our child");
+        groups.remove_empty();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let results: Vec<&str> =
+            text.lines().filter(|line| line.ends_with("true") || line.ends_with("false")).collect();
+        insta::assert_snapshot!(results.join("\n"), @r"
+        /dev/null true
+        /dev/zero false
+        127.0.0.1:9 true
+        127.0.0.2:9 false
+        ::1 false
+        ");
+    }
+
+    #[test]
+    fn empty_prefix_matches_every_address() {
+        let any = AddressRange { address: IpAddr::from([0, 0, 0, 0]), prefix: 0 };
+        assert_eq!(range_checks(any), []);
+        let network = AddressRange { address: IpAddr::from([10, 1, 2, 3]), prefix: 8 };
+        let checks = range_checks(network);
+        let values: Vec<i32> = checks.iter().map(|it| it.value).collect();
+        assert_eq!(values, [0, 0xff_u32.cast_signed(), 10]);
+    }
+}
