@@ -15,7 +15,6 @@ mod accept;
 mod activator;
 mod compile;
 mod condition;
-mod descriptors;
 mod draft;
 mod effects;
 mod exec_environment;
@@ -23,7 +22,6 @@ mod exec_options;
 mod link;
 mod privileges;
 mod relation;
-mod remark;
 mod sandbox;
 mod service;
 mod service_options;
@@ -33,7 +31,10 @@ mod system_calls;
 mod timer;
 mod value;
 
-pub use self::support::{OptionPosition, RefusalCause, UnitRefusal, UnitRefusals};
+pub use self::support::{
+    OptionPosition, RefusalCause, Remark, RemarkKind, Support, UnitRefusal, UnitRefusals,
+    Unsupported, support,
+};
 pub use accept::{AcceptedOptions, Confinement, OptionGroup, UnknownOption};
 pub use activator::{
     Activator, ActivatorFailure, ActivatorMachine, ActivatorPhase, ActivatorSource, ActivatorState,
@@ -41,12 +42,10 @@ pub use activator::{
     SocketListener, SocketOptions, TriggerLimit,
 };
 pub use compile::{CompileOptions, CompiledUnit, compile};
-pub use descriptors::ServiceDescriptors;
 pub use effects::{Effects, UnitIndex};
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use relation::{Relation, RelationKind};
-pub use remark::{Remark, RemarkKind};
-pub use support::{Support, Unsupported, support};
+pub use service::ServiceDescriptors;
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,
     TimerContext, TimerMachine, TimerPhase, TimerState, Trigger, TriggeredUnitState,
