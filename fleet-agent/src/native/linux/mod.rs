@@ -11,12 +11,10 @@
 //! | `cgroup`, `limits` | control groups; limits of open files and of groups |
 //! | `identity` | users, groups, and the values of specifiers |
 //! | `sockets` | sockets and FIFOs at which services listen |
-//! | `cpuid` | the hypervisor |
 //! | `files` | files that units name, and changes of files |
 
 pub(super) mod cgroup;
 pub(super) mod child;
-pub(super) mod cpuid;
 pub(super) mod exit;
 pub(super) mod files;
 pub(super) mod identity;

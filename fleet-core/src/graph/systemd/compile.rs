@@ -10,14 +10,13 @@ use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType}
 use super::accept::{AcceptedOptions, Confinement, OptionGroup};
 use super::activator::{Activator, NO_RELATIONS};
 use super::condition;
-use super::descriptors::ServiceDescriptors;
 use super::draft::Draft;
 use super::relation::{Relation, relations};
-use super::remark::{Remark, RemarkKind};
+use super::service::ServiceDescriptors;
 use super::service_options::SCHEDULING;
 use super::support::{
-    OptionPosition, RefusalCause, Support, UnitRefusal, UnitRefusals, Unsupported, support,
-    unsupported_value,
+    OptionPosition, RefusalCause, Remark, RemarkKind, Support, UnitRefusal, UnitRefusals,
+    Unsupported, support, unsupported_value,
 };
 use super::timer::Timer;
 use super::value::{ValueContext, unreadable};

@@ -3,8 +3,7 @@
 use fleet_unitfile::UnitType;
 
 use super::activator::{PathDraft, SocketDraft};
-use super::descriptors::ServiceDescriptors;
-use super::service::{Restarts, WHEN};
+use super::service::{Restarts, ServiceDescriptors, WHEN};
 use super::service_options::CGROUP_FILTERS;
 use super::timer::TimerDraft;
 use super::value::{

@@ -8,8 +8,7 @@ use fleet_unitfile::{UnitName, UnitType};
 use super::compile::CompiledUnit;
 use super::effects::Effects;
 use super::relation::{Relation, RelationKind, Relations};
-use super::remark::Remark;
-use super::support::{OptionPosition, RefusalCause, UnitRefusal};
+use super::support::{OptionPosition, RefusalCause, Remark, UnitRefusal};
 use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
 /// Units that are not part of the graph.

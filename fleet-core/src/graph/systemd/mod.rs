@@ -16,7 +16,6 @@ mod activator;
 mod cgroup_filters;
 mod compile;
 mod condition;
-mod descriptors;
 mod draft;
 mod effects;
 mod exec_environment;
@@ -24,7 +23,6 @@ mod exec_options;
 mod link;
 mod privileges;
 mod relation;
-mod remark;
 mod sandbox;
 mod service;
 mod service_options;
@@ -34,7 +32,10 @@ mod system_calls;
 mod timer;
 mod value;
 
-pub use self::support::{OptionPosition, RefusalCause, UnitRefusal, UnitRefusals};
+pub use self::support::{
+    OptionPosition, RefusalCause, Remark, RemarkKind, Support, UnitRefusal, UnitRefusals,
+    Unsupported, support,
+};
 pub use accept::{AcceptedOptions, Confinement, OptionGroup, UnknownOption};
 pub use activator::{
     Activator, ActivatorFailure, ActivatorMachine, ActivatorPhase, ActivatorSource, ActivatorState,
@@ -42,12 +43,10 @@ pub use activator::{
     SocketListener, SocketOptions, TriggerLimit,
 };
 pub use compile::{CompileOptions, CompiledUnit, compile};
-pub use descriptors::ServiceDescriptors;
 pub use effects::{Effects, UnitIndex};
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use relation::{Relation, RelationKind};
-pub use remark::{Remark, RemarkKind};
-pub use support::{Support, Unsupported, support};
+pub use service::ServiceDescriptors;
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,
     TimerContext, TimerMachine, TimerPhase, TimerState, Trigger, TriggeredUnitState,

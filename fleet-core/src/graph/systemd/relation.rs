@@ -1,8 +1,7 @@
 //! Relations between units, and the edges that they become.
 
-use fleet_unitfile::{OptionView, UnitName};
+use fleet_unitfile::{OptionView, UnitName, UnitType};
 
-use super::descriptors::socket_relations;
 use super::support::OptionPosition;
 use crate::graph::model::EdgeKind;
 
@@ -175,4 +174,16 @@ impl Relations {
         let requires = self.binds || self.requires || self.requisite;
         requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })
     }
+}
+
+/// Returns the relations of `Sockets=`: the service wants each socket, and starts after it.
+fn socket_relations(sockets: Vec<UnitName>) -> Result<Names, String> {
+    let mut found = Vec::new();
+    for name in sockets {
+        if name.unit_type() != UnitType::Socket || name.is_template() {
+            return Err(format!("names {name}: write the name of a .socket unit"));
+        }
+        found.extend([(RelationKind::Wants, name.clone()), (RelationKind::After, name)]);
+    }
+    Ok(found)
 }

@@ -1,8 +1,9 @@
 //! Evaluates a `.service` file as a whole: type, defaults and conflicting options.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fleet_unitfile::UnitType;
+use fleet_unitfile::{UnitName, UnitType};
 
 use super::draft::{Draft, OptionName, Type, UnitProblems};
 use super::value::Span;
@@ -11,6 +12,17 @@ use crate::graph::model::{
     RestartLimit, RestartWhen, Run, ServiceType, Signal, StatusSet, Target, Timeouts,
     WatchdogAction,
 };
+
+/// Settings of a service for the file descriptors that it gets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServiceDescriptors {
+    /// Sockets that the service gets besides those that start it (`Sockets=`).
+    pub sockets: BTreeSet<UnitName>,
+    /// Maximum number of descriptors that the service may store (`FileDescriptorStoreMax=`).
+    pub store_max: u32,
+    /// Whether sockets are passed in non-blocking mode (`NonBlocking=`).
+    pub non_blocking: bool,
+}
 
 /// Variables that the supervisor uses to find the processes of a unit.
 const TRACKING_VARIABLES: [&str; 2] = ["INVOCATION_ID", "SYSTEMD_EXEC_PID"];

@@ -152,6 +152,10 @@ pub(super) const SERVICE: &[Group] = &[
     (Ignored("has no effect: IPC objects of the user remain"), &["RemoveIPC"]),
     (Ignored(OLD_RESOURCES), OLD_RESOURCE_OPTIONS),
     (Ignored("has no effect, because units have no slices"), &["Slice"]),
+    (
+        Ignored("changes nothing for root, which may create groups below its own; others may not"),
+        &["Delegate"],
+    ),
     (Ignored(RESOURCES), RESOURCE_OPTIONS),
 ];
 
@@ -429,7 +433,6 @@ const RESOURCE_OPTIONS: &[&str] = &[
     "DefaultMemoryLow",
     "DefaultMemoryMin",
     "DefaultStartupMemoryLow",
-    "Delegate",
     "DelegateSubgroup",
     "DisableControllers",
     "IODeviceLatencyTargetSec",

@@ -8,8 +8,7 @@
 //! | `hardware` | processor, firmware, power supply |
 //! | `cgroups` | control groups, memory, pressure |
 //! | `kernel` | kernel, distribution, boot |
-//! | `security` | security technologies, capabilities |
-//! | `supervisor` | host name, user, groups, environment, credentials |
+//! | `security` | security technologies, capabilities, accounts, credentials, environment, host |
 
 mod cgroups;
 mod hardware;
@@ -17,7 +16,6 @@ mod kernel;
 mod machine;
 mod paths;
 mod security;
-mod supervisor;
 #[cfg(test)]
 mod tests;
 mod virtualization;
@@ -92,8 +90,8 @@ impl Machine {
             ConditionKind::Capability => self.has_capability(wanted)?,
             ConditionKind::Credential => self.has_credential(wanted),
             ConditionKind::Environment => self.has_variable(wanted),
-            ConditionKind::User => supervisor::is_user(wanted),
-            ConditionKind::Group => supervisor::is_in_group(wanted),
+            ConditionKind::User => security::is_user(wanted),
+            ConditionKind::Group => security::is_in_group(wanted),
             _ => return None,
         })
     }
