@@ -253,7 +253,7 @@ pub enum ServiceError {
     /// other unit is loaded.
     #[error(
         "{unit} did not start: {missing}, which it triggers, is not loaded on its machine: \
-         start it as well, and keep it there with MachineOf={missing} in the [X-Fleet] section of \
+         load it as well, and keep it there with MachineOf={missing} in the [X-Fleet] section of \
          {unit}"
     )]
     NothingToTrigger {

@@ -122,7 +122,7 @@ impl Publisher {
             }
             // A failed read is retried with the publication.
             if let Ok(Some(managed)) = self.manager.get(unit).await {
-                drop(self.errors.reportable(unit, managed.state.active));
+                drop(self.errors.reportable(unit, &managed.state));
             }
         }
         states.dirty.extend(units);
@@ -242,7 +242,7 @@ impl Publisher {
             return Ok(self.errors.get(unit).map(|problem| self.not_loaded(unit, problem)));
         };
         let drift = self.manager.drift(unit).await?;
-        let problem = self.errors.reportable(unit, managed.state.active);
+        let problem = self.errors.reportable(unit, &managed.state);
         Ok(Some(self.managed(managed, problem, drift)))
     }
 
@@ -350,7 +350,14 @@ mod tests {
         }
         assert_eq!(errors.get(&unit), None, "it is kept");
         machine.crash(&unit);
-        assert_eq!(errors.reportable(&unit, ActiveState::Failed), None, "it is not why that ended");
+        assert_eq!(
+            errors.reportable(
+                &unit,
+                &SystemdState { active: ActiveState::Failed, ..SystemdState::loaded() }
+            ),
+            None,
+            "it is not why that ended"
+        );
         trigger.fire();
         task.await.expect("it ends");
     }

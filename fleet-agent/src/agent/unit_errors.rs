@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fleet_core::{ActiveState, DesiredUnit, Epoch, Generation, TargetState};
+use fleet_core::unit::ExitStatus;
+use fleet_core::{ActiveState, DesiredUnit, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::{AgentMetrics, ChangeReceiver, ChangeSender, ServiceError};
@@ -78,12 +79,20 @@ impl UnitErrors {
         self.lock().get(unit).cloned()
     }
 
-    /// Returns the error to publish for a unit in this state. Once the unit is active, the error of
-    /// a failed start is dropped, because it would not explain a later end of the unit.
-    pub(crate) fn reportable(&self, unit: &UnitName, active: ActiveState) -> Option<UnitError> {
+    /// Returns the error to publish for a unit in this state. Once the unit is active, or has run
+    /// successfully, the error of a failed start is dropped, because it would not explain a later
+    /// end of the unit.
+    pub(crate) fn reportable(&self, unit: &UnitName, state: &SystemdState) -> Option<UnitError> {
         let problem = self.get(unit)?;
-        let is_up = matches!(active, ActiveState::Active | ActiveState::Reloading);
-        if !(problem.start_failed && is_up) {
+        let has_run = match state.active {
+            ActiveState::Active | ActiveState::Reloading => true,
+            ActiveState::Inactive => {
+                state.result.as_deref() == Some("success")
+                    && state.exit == Some(ExitStatus::Code(0))
+            }
+            _ => false,
+        };
+        if !(problem.start_failed && has_run) {
             return Some(problem);
         }
         self.clear(unit);
@@ -149,10 +158,12 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::unit::LoadState;
+
     use super::*;
 
     #[test]
-    fn start_error_is_cleared_once_unit_is_active() {
+    fn start_error_is_cleared_once_unit_has_run() {
         let unit = UnitName::parse("a.service").expect("it is a name");
         let (epoch, generation) = (Epoch(1), Generation(1));
         let (hash, desired) = (UnitHash::from_bytes([0; 20]), TargetState::Launched);
@@ -161,12 +172,21 @@ mod tests {
             true => ServiceError::StartFailed { unit: unit.clone(), problem: "why".to_owned() },
             false => ServiceError::Unavailable("why".to_owned()),
         };
+        let state = |active| SystemdState::new(LoadState::Loaded, active, "");
+        let finished = SystemdState {
+            result: Some("success".to_owned()),
+            exit: Some(ExitStatus::Code(0)),
+            ..state(ActiveState::Inactive)
+        };
         let errors = UnitErrors::default();
         for (is_start, left) in [(true, false), (false, true)] {
-            errors.set(&unit, UnitError::new(order, &error(is_start)));
-            assert!(errors.reportable(&unit, ActiveState::Failed).is_some());
-            assert_eq!(errors.reportable(&unit, ActiveState::Active).is_some(), left);
-            assert_eq!(errors.reportable(&unit, ActiveState::Inactive).is_some(), left);
+            for cleared in [state(ActiveState::Active), finished.clone()] {
+                errors.set(&unit, UnitError::new(order, &error(is_start)));
+                assert!(errors.reportable(&unit, &state(ActiveState::Failed)).is_some());
+                assert!(errors.reportable(&unit, &state(ActiveState::Inactive)).is_some());
+                assert_eq!(errors.reportable(&unit, &cleared).is_some(), left);
+                assert_eq!(errors.get(&unit).is_some(), left);
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::format::{MachineLabels, short_hash, short_machine, unknown_for, without_name};
+use super::wait::is_skipped;
 use crate::ui::output::Record;
 use crate::ui::table::{BAD, Colour, HELP, ODD};
 
@@ -190,6 +191,13 @@ fn state_diagnosis(
         let (reason, remedy) = state.problem.split_once("; ").unwrap_or((&state.problem, &journal));
         let message = format!("{name} on {at} {reason}");
         return Some(Diagnosis::problem(name, message, remedy));
+    }
+    if is_skipped(state) && state.systemd_active_state == "inactive" {
+        let message = format!("{name} was skipped on {at}: {}", without_name(&state.problem, name));
+        let remedy = format!(
+            "nothing to do if that is intended; otherwise \"fleetctl start {name}\" tries again"
+        );
+        return Some(Diagnosis::warning(name, message, remedy));
     }
     if !state.problem.is_empty() {
         let message = format!("{name} cannot run on {at}: {}", without_name(&state.problem, name));

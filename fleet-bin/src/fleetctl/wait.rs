@@ -62,6 +62,8 @@ pub(crate) enum Verdict {
     /// A global unit has reached the goal on some of its eligible machines, and the others have not
     /// loaded it. If this verdict lasts, the wait ends with success.
     PartlyReached(String),
+    /// A condition of the unit does not hold, so there is nothing to start.
+    Skipped(String),
     /// Not reached yet, but in progress.
     Pending(String),
     /// Blocked by an obstacle that rarely disappears by itself.
@@ -263,15 +265,27 @@ fn started(state: &wire::UnitStateEntity) -> Verdict {
         "failed" => failed("failed", state, &outcome(state)),
         // A unit that finished successfully has done its work.
         "inactive" if state.result == "success" => Verdict::Reached,
+        "inactive" if is_skipped(state) => {
+            Verdict::Skipped(format!("skipped on {machine}: {}", state.problem))
+        }
         "inactive" if is_wait_reason(&state.problem) => {
             Verdict::Stuck(format!("on {machine} it {}", state.problem))
         }
         "inactive" if !state.problem.is_empty() => failed("not started", state, ""),
         "activating" if sub == "auto-restart" => {
-            Verdict::Stuck(format!("{machine} keeps restarting it: {}", outcome(state)))
+            let why = match state.problem.as_str() {
+                "" => outcome(state),
+                problem => problem.to_owned(),
+            };
+            Verdict::Stuck(format!("{machine} keeps restarting it: {why}"))
         }
         active => Verdict::Pending(format!("it is {active} ({sub}) on {machine}")),
     }
+}
+
+/// Returns whether the last start was skipped, because a condition did not hold.
+pub(crate) fn is_skipped(state: &wire::UnitStateEntity) -> bool {
+    state.result == "exec-condition"
 }
 
 /// Evaluates whether a start has finished.
@@ -364,7 +378,7 @@ fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
         Verdict::Stuck(_) => 1,
         Verdict::Pending(_) => 2,
         Verdict::Running(_) => 3,
-        Verdict::PartlyReached(_) | Verdict::Reached => 4,
+        Verdict::PartlyReached(_) | Verdict::Reached | Verdict::Skipped(_) => 4,
     };
     let worse = |one: Verdict, other: Verdict| match (one, other) {
         (Verdict::Running(mut one), Verdict::Running(other)) => {

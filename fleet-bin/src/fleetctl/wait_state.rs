@@ -147,6 +147,10 @@ impl WaitState {
             Verdict::PartlyReached(text) if last.lasts(PERMANENT_AFTER) => {
                 end(UnitOutcome::Reached, text, None)
             }
+            // As in systemd, this is no failure.
+            Verdict::Skipped(text) if last.observations > 1 => {
+                end(UnitOutcome::Reached, text, None)
+            }
             Verdict::Stuck(text) if last.lasts(PERMANENT_AFTER) => {
                 end(UnitOutcome::Failed, text, None)
             }
@@ -177,9 +181,12 @@ impl WaitState {
     /// Describes the present state of the wait.
     pub(crate) fn description(&self) -> &str {
         match self.last.as_ref().map(|last| &last.verdict) {
-            Some(Verdict::Pending(text) | Verdict::Stuck(text) | Verdict::PartlyReached(text)) => {
-                text
-            }
+            Some(
+                Verdict::Pending(text)
+                | Verdict::Skipped(text)
+                | Verdict::Stuck(text)
+                | Verdict::PartlyReached(text),
+            ) => text,
             Some(Verdict::Failed { text, .. }) => text,
             Some(Verdict::Running(_) | Verdict::Reached) => "it runs",
             None => "",

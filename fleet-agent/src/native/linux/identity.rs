@@ -12,6 +12,7 @@ use fleet_unitfile::specifier::Specifier;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
 use super::files::parse_file;
+use crate::files::create_private_dir;
 
 /// The user of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,8 +126,13 @@ fn groups(
     Ok(Some(all.into_iter().collect()))
 }
 
-/// Returns the home directory of fleet's own user.
+/// Returns the home directory of fleet's own user. As for systemd, `HOME` counts before the user
+/// database, except for root.
 pub(crate) fn own_home() -> Option<String> {
+    let is_root = Uid::effective().is_root();
+    if let Some(home) = absolute_variable("HOME").filter(|_| !is_root) {
+        return Some(home);
+    }
     let account = Account::from_uid(Uid::effective()).ok().flatten()?;
     Some(account.dir.to_string_lossy().into_owned())
 }
@@ -182,11 +188,11 @@ pub(crate) fn specifiers() -> SpecifierContext {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let user = Account::from_uid(uid).ok().flatten();
     let group = Group::from_gid(gid).ok().flatten().map(|group| group.name);
-    let home = user.as_ref().map(|user| user.dir.to_string_lossy().into_owned());
+    let home = own_home();
     let base = if uid.is_root() {
         SpecifierContext::system_manager()
     } else {
-        own_directories(own_runtime_directory(uid, home.as_deref()), home.as_deref())
+        own_directories(uid, home.as_deref(), absolute_variable)
     };
     let known = [
         (
@@ -207,33 +213,44 @@ pub(crate) fn specifiers() -> SpecifierContext {
         .fold(base, |specifiers, (specifier, text)| specifiers.with(specifier, text))
 }
 
-/// Returns the runtime directory of a non-root user. Without a login session there is none, so one
-/// in the home directory takes its place.
-fn own_runtime_directory(uid: Uid, home: Option<&str>) -> String {
-    let usual = format!("/run/user/{uid}");
-    match home {
-        Some(home) if !Path::new(&usual).is_dir() => format!("{home}/.local/state/run"),
-        _ => usual,
-    }
+/// Returns the value of an environment variable that holds an absolute path.
+fn absolute_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|path| path.starts_with('/'))
 }
 
-/// Returns the directories of a non-root user's service manager.
-fn own_directories(runtime: String, home: Option<&str>) -> SpecifierContext {
-    let specifiers = SpecifierContext::new()
-        .with(Specifier::RuntimeDirectory, runtime)
-        .with(Specifier::TemporaryDirectory, "/tmp")
-        .with(Specifier::VarTemporaryDirectory, "/var/tmp");
-    let Some(home) = home else { return specifiers };
-    [
-        (Specifier::CacheDirectory, ".cache"),
-        (Specifier::ConfigurationDirectory, ".config"),
-        (Specifier::LogDirectory, ".local/state/log"),
-        (Specifier::StateDirectory, ".local/state"),
-    ]
-    .into_iter()
-    .fold(specifiers, |specifiers, (specifier, below)| {
-        specifiers.with(specifier, format!("{home}/{below}"))
-    })
+/// Returns the directories of a non-root user's service manager. `variable` looks up a path in the
+/// environment. Without a login session there is no runtime directory, so one below the state
+/// directory takes its place, which is created.
+fn own_directories(
+    uid: Uid,
+    home: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> SpecifierContext {
+    let directory = |name: &str, below: &str| {
+        variable(name).or_else(|| home.map(|home| format!("{home}/{below}")))
+    };
+    let state = directory("XDG_STATE_HOME", ".local/state");
+    let usual = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{uid}"));
+    let runtime = match &state {
+        Some(state) if !Path::new(&usual).is_dir() => {
+            let own = format!("{state}/run");
+            // Units that need it report the failure.
+            drop(create_private_dir(Path::new(&own)));
+            own
+        }
+        _ => usual,
+    };
+    let known = [
+        (Specifier::CacheDirectory, directory("XDG_CACHE_HOME", ".cache")),
+        (Specifier::ConfigurationDirectory, directory("XDG_CONFIG_HOME", ".config")),
+        (Specifier::LogDirectory, state.as_ref().map(|state| format!("{state}/log"))),
+        (Specifier::StateDirectory, state),
+        (Specifier::RuntimeDirectory, Some(runtime)),
+        (Specifier::TemporaryDirectory, Some("/tmp".to_owned())),
+        (Specifier::VarTemporaryDirectory, Some("/var/tmp".to_owned())),
+    ];
+    let known = known.into_iter().filter_map(|(specifier, path)| Some((specifier, path?)));
+    known.fold(SpecifierContext::new(), |all, (specifier, path)| all.with(specifier, path))
 }
 
 fn first_line(path: &str) -> Option<String> {
@@ -337,11 +354,26 @@ mod tests {
         if RELEASES.iter().any(|path| Path::new(path).exists()) {
             specifiers().expand("%A%B%M%W%o%w", &name).expect("all of it is known");
         }
-        let user = own_directories("/run/user/7".to_owned(), Some("/home/me"));
-        let text = user.expand("%t %S %C %L %E", &name).expect("all of it is known");
-        let expected = "/run/user/7 /home/me/.local/state /home/me/.cache \
-                        /home/me/.local/state/log /home/me/.config";
-        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn directories_follow_the_environment() {
+        let name = "web.service".parse().expect("it is a name");
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = home.path().to_str().expect("it is text");
+        let uid = Uid::from_raw(4_000_000_000);
+        let show = |variable: &dyn Fn(&str) -> Option<String>| {
+            let user = own_directories(uid, Some(path), variable);
+            let text = user.expand("%t %S %C %L %E", &name).expect("all of it is known");
+            text.replace(path, "~")
+        };
+        let expected = "~/.local/state/run ~/.local/state ~/.cache ~/.local/state/log ~/.config";
+        assert_eq!(show(&|_| None), expected);
+        assert!(home.path().join(".local/state/run").is_dir());
+        let variable = |name: &str| (name == "XDG_STATE_HOME").then(|| format!("{path}/s"));
+        assert_eq!(show(&variable), "~/s/run ~/s ~/.cache ~/s/log ~/.config");
+        let variable = |name: &str| (name == "XDG_RUNTIME_DIR").then(|| path.to_owned());
+        assert!(show(&variable).starts_with("~ ~/.local/state "));
     }
 
     #[test]

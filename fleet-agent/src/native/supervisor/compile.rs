@@ -80,8 +80,11 @@ fn places<'a>(remarks: impl Iterator<Item = &'a Remark>) -> Vec<String> {
 fn bad_setting(refusals: &UnitRefusals) -> BadSetting {
     let first = refusals.all.iter().find_map(|it| it.position.as_ref());
     let line = first.map_or(0, |it| it.line);
-    let (acceptable, others): (Vec<_>, Vec<_>) =
+    let (mut acceptable, others): (Vec<_>, Vec<_>) =
         refusals.all.iter().partition(|refusal| refusal.group.is_some());
+    // Of an option on several lines, the first one is enough.
+    let mut named = BTreeSet::new();
+    acceptable.retain(|it| it.position.as_ref().is_none_or(|it| named.insert(it.name())));
     // The caller reports the first line separately.
     let place = |place: &OptionPosition| match place.line == line {
         true => format!("{}=", place.name()),

@@ -236,3 +236,30 @@ async fn wait_for_the_pid_file_is_continued_after_a_crash() {
     bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
 }
+
+/// Without a main process, the unit runs until its last process has exited, also under the next
+/// daemon.
+#[tokio::test]
+async fn unit_without_main_process_is_adopted() {
+    for control_groups in [true, false] {
+        for kind in ["Type=forking", "ExitType=cgroup"] {
+            let bench = Bench::with(|config| config.control_groups = control_groups).await;
+            let pids = bench.path("pids");
+            let service = format!(
+                "{kind}\nExecStart=/bin/sh -c 'for it in 1 2; do sleep 1000 & echo $$! >>{}; done'\n",
+                pids.display()
+            );
+            bench.run("a.service", &service).await;
+            let pids = bench.wait_for_lines("pids", 2).await;
+            let state = bench.wait_for("a.service", |it| it.main_pid.is_none()).await;
+            assert_eq!(state.sub, "running", "{kind}");
+            let bench = bench.kill().await.revive().await;
+            let [one, other] = [0, 1].map(|at| pids[at].parse().expect("it is a number"));
+            signal(one, "KILL");
+            assert_eq!(bench.state("a.service").await.sub, "running", "{kind}");
+            signal(other, "KILL");
+            bench.wait_for_sub("a.service", "dead").await;
+            bench.clean_up().await;
+        }
+    }
+}

@@ -164,7 +164,7 @@ async fn failing_start_pre_fails_the_start() {
     let bench = Bench::new().await;
     bench.load("a.service", "ExecStartPre=/bin/false\nExecStart=/bin/sleep 1000\n").await;
     let error = bench.start("a.service").await.expect_err("it cannot start");
-    assert!(error.to_string().contains("a command before its main process failed"), "{error}");
+    assert!(error.to_string().contains("one of its start commands failed"), "{error}");
     bench.clean_up().await;
 }
 

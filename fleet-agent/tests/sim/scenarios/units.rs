@@ -35,7 +35,7 @@ async fn timer_starts_once_its_service_is_loaded() {
     let now = cluster.history.now();
     let state = now.state("a.timer", "m0").expect("it is published");
     let problem = "a.timer did not start: a.service, which it triggers, is not loaded on its \
-                   machine: start it as well, and keep it there with MachineOf=a.service in the \
+                   machine: load it as well, and keep it there with MachineOf=a.service in the \
                    [X-Fleet] section of a.timer";
     assert_eq!(state.problem.as_deref(), Some(problem));
     cluster.submit("a.service", "", 0, TargetState::Loaded).await;

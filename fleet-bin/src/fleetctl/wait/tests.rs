@@ -40,6 +40,7 @@ fn evaluate(goal: Goal, observation: &Observation) -> String {
         Verdict::Reached => "reached".into(),
         Verdict::Running(_) => "runs".into(),
         Verdict::PartlyReached(text) => format!("enough: {text}"),
+        Verdict::Skipped(text) => format!("no start: {text}"),
         Verdict::Pending(text) => format!("pending: {text}"),
         Verdict::Stuck(text) => format!("stuck: {text}"),
         Verdict::Failed { text, machine: None } => format!("failed: {text}"),
@@ -54,6 +55,10 @@ fn start_ends_when_the_unit_is_active() {
     let with = |result: &str, exit: &str, state: wire::UnitStateEntity| wire::UnitStateEntity {
         result: result.into(),
         exit: exit.into(),
+        ..state
+    };
+    let because = |problem: &str, state: wire::UnitStateEntity| wire::UnitStateEntity {
+        problem: problem.into(),
         ..state
     };
     for (states, expected) in [
@@ -77,6 +82,18 @@ fn start_ends_when_the_unit_is_active() {
         (
             vec![with("exit-code", "exited with status 1", run("activating", "auto-restart"))],
             "stuck: m1 keeps restarting it: exited with status 1, result exit-code",
+        ),
+        (
+            vec![because("cannot run /x", run("activating", "auto-restart"))],
+            "stuck: m1 keeps restarting it: cannot run /x",
+        ),
+        (
+            vec![with(
+                "exec-condition",
+                "",
+                because("its A=b does not hold", run("inactive", "dead")),
+            )],
+            "no start: skipped on m1: its A=b does not hold",
         ),
     ] {
         assert_eq!(evaluate_states(ACTIVE, launched(), &states), expected, "{states:?}");

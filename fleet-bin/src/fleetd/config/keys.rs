@@ -92,7 +92,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "native_unsupported",
         "refuse|warn",
-        "Handling of native units with unsupported options [default for root: refuse, else warn]",
+        "Handling of native units with unsupported options [default: refuse as root, else warn; \
+         fleetd dev: warn]",
     ),
     key(
         "native_accept",

@@ -304,8 +304,9 @@ impl<'a> Linker<'a> {
             RelationKind::BindsTo | RelationKind::Requires | RelationKind::Requisite
         ) {
             let problem = format!(
-                "names {name}, which is not run here: submit it as well, write Wants=, or declare \
-                 it active on the machine: native_external = [\"{name}=up\"]"
+                "names {name}, which is not run on this machine: submit it as well (MachineOf= in \
+                 [X-Fleet] keeps both on one machine), write Wants=, or declare it active: \
+                 native_external = [\"{name}=up\"]"
             );
             return self.refuse(from, relation, RefusalCause::NotFound, problem);
         }

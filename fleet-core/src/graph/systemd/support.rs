@@ -382,7 +382,7 @@ impl Remark {
     /// privileges.
     #[must_use]
     pub fn loses_sandboxing(&self) -> bool {
-        self.kind == RemarkKind::Accepted(Some(OptionGroup::Sandboxing))
+        self.kind == RemarkKind::Accepted(Some(Sandboxing))
     }
 }
 

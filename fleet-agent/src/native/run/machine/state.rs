@@ -316,7 +316,7 @@ pub(crate) fn start_failure_reason(run_state: &RunState, problem: Option<&str>) 
             "it took longer than its TimeoutStartSec= allows".to_owned()
         }
         (_, Some(status)) => format!("its main process {status}"),
-        (_, None) => "a command before its main process failed".to_owned(),
+        (_, None) => "one of its start commands failed".to_owned(),
     }
 }
 

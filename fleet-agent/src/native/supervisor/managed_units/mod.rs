@@ -56,6 +56,7 @@ use super::starters::Starters;
 use super::units::SupervisedUnit;
 use crate::native::run::adopt::resume;
 use crate::native::state::unit_directory::RequestedState;
+use crate::service_manager::WAITS_FOR;
 use crate::{ServiceError, UnitDetails};
 use calls::requirements;
 use external::External;
@@ -304,26 +305,38 @@ impl ManagedUnits {
         self.touched.insert(name.clone());
     }
 
-    /// Marks the units that depend on an external unit, because the reason why they wait may have
-    /// changed.
+    /// Marks the units that depend on an external unit, also through other units, because the
+    /// reason why they wait may have changed.
     fn touch_dependents(&mut self, external: &Name) {
-        let depends = |loaded: &LoadedUnit| match &loaded.definition {
+        let depends = |loaded: &LoadedUnit, name: &Name| match &loaded.definition {
             Definition::Valid(compiled) => {
-                compiled.relations.iter().any(|it| it.unit.as_str() == external.as_str())
+                compiled.relations.iter().any(|it| it.unit.as_str() == name.as_str())
             }
             Definition::Invalid(_) => false,
         };
-        let dependents = self.loaded_units.iter().filter(|(_, loaded)| depends(loaded));
-        self.touched.extend(dependents.map(|(name, _)| name.clone()));
+        let mut unread = vec![external.clone()];
+        while let Some(name) = unread.pop() {
+            for (dependent, loaded) in &self.loaded_units {
+                if depends(loaded, &name) && self.touched.insert(dependent.clone()) {
+                    unread.push(dependent.clone());
+                }
+            }
+        }
     }
 
-    /// Returns why a unit in this state waits for an external unit, if it does.
+    /// Returns why a unit in this state waits for an external unit, if it does. It may wait for
+    /// another unit that waits for the external one.
     fn external_wait(&self, core: &Core, state: &StatusReport) -> Option<String> {
         let DerivedState::Waiting(WaitReason::Dependencies(targets)) = &state.state else {
             return None;
         };
         targets.iter().find_map(|target| {
-            let name = Name::new(target.as_str()).ok().filter(|name| !self.is_loaded(name))?;
+            let name = Name::new(target.as_str()).ok()?;
+            if self.is_loaded(&name) {
+                // The graph has no cycles, so this ends.
+                let why = self.external_wait(core, &core.planner.status(&name)?)?;
+                return Some(format!("{WAITS_FOR}{name}, which {why}"));
+            }
             self.graph.external(&name)?;
             core.units.get(&name)?.problem.clone()
         })
