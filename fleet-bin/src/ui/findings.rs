@@ -269,9 +269,9 @@ mod tests {
             let lines = findings.iter().map(|finding| format!("{finding}\n"));
             lines.map(|line| line.replace(", or", ",\nor").replace(" cannot", "\ncannot")).collect()
         };
-        let refused = "[Service]\nExecStart=/bin/web %i\nPrivateUsers=yes\nRestrat=always\n";
+        let refused = "[Service]\nExecStart=/bin/web %i\nPrivatePIDs=yes\nRestrat=always\n";
         insta::assert_snapshot!(render("web@.service", refused), @r#"
-        web@.service:3:1: PrivateUsers= is not supported: the native supervisor
+        web@.service:3:1: PrivatePIDs= is not supported: the native supervisor
         cannot confine processes in this way
         help: remove the option, set it to a neutral value,
         or run the unit under systemd,

@@ -9,7 +9,7 @@ use crate::kit::Kit;
 use crate::observe::wait_for;
 
 /// Units by name, with the options that a unit adds to [`UNIT`].
-const UNITS: [(&str, &str); 32] = [
+const UNITS: [(&str, &str); 48] = [
     ("plain", ""),
     ("no-new-privileges", "NoNewPrivileges=yes"),
     ("bounding-set", "CapabilityBoundingSet=CAP_CHOWN CAP_KILL\nCapabilityBoundingSet=~CAP_KILL"),
@@ -23,7 +23,11 @@ const UNITS: [(&str, &str); 32] = [
     ("private-mounts", "PrivateMounts=yes"),
     ("protect-system", "ProtectSystem=yes"),
     ("protect-system-full", "ProtectSystem=full"),
-    ("protect-system-strict", "ProtectSystem=strict\nReadWritePaths=/srv/a\nStateDirectory=strict"),
+    (
+        "protect-system-strict",
+        "ProtectSystem=strict\nReadWritePaths=/srv/a\nStateDirectory=strict\n\
+         ConfigurationDirectory=strict",
+    ),
     ("protect-home", "ProtectHome=yes"),
     ("protect-home-tmpfs", "ProtectHome=tmpfs"),
     ("protect-home-read-only", "ProtectHome=read-only"),
@@ -50,15 +54,55 @@ const UNITS: [(&str, &str); 32] = [
     (
         "directories",
         "User=daemon\nRuntimeDirectory=own own/deep\nRuntimeDirectoryMode=0750\n\
-         StateDirectory=own:link\nCacheDirectory=own\nLogsDirectory=own\n\
+         StateDirectory=own:own-link\nCacheDirectory=own\nLogsDirectory=own\n\
          ConfigurationDirectory=own",
     ),
     ("credentials", "SetCredential=key:secret\nLoadCredential=host:/etc/hostname"),
     (
         "scheduling",
         "CPUAffinity=0\nCPUSchedulingPolicy=batch\nIOSchedulingClass=best-effort\n\
-         IOSchedulingPriority=6\nNice=5\nUMask=0027\nLimitNOFILE=100",
+         IOSchedulingPriority=6\nNice=5\nUMask=0027\nLimitNOFILE=100\n\
+         CoredumpFilter=private-anonymous elf-headers",
     ),
+    (
+        "dynamic",
+        "DynamicUser=yes\nStateDirectory=dyn dyn/deep\nCacheDirectory=dyn\n\
+         LogsDirectory=dyn-logs/deep\nRuntimeDirectory=dyn\nConfigurationDirectory=dyn",
+    ),
+    (
+        "dynamic-named",
+        "DynamicUser=yes\nUser=dyn-user\nGroup=dyn-group\nProtectHome=tmpfs\n\
+         RuntimeDirectory=dyn-kept\nRuntimeDirectoryPreserve=yes\n\
+         StateDirectory=dyn-named:dyn-named-link",
+    ),
+    ("dynamic-static", "DynamicUser=yes\nUser=daemon\nStateDirectory=dyn-static"),
+    ("dynamic.hashed", "DynamicUser=yes\nWorkingDirectory=-~\nSupplementaryGroups=adm"),
+    (
+        "dynamic-weakened",
+        "DynamicUser=yes\nProtectSystem=no\nProtectHome=no\nPrivateTmp=no\nRemoveIPC=no\n\
+         NoNewPrivileges=no\nRestrictSUIDSGID=no",
+    ),
+    (
+        "dynamic-moved",
+        "DynamicUser=yes\nStateDirectory=dyn-moved\nCapabilityBoundingSet=\nPrivateUsers=yes\n\
+         PrivateDevices=yes",
+    ),
+    ("dynamic-moved-back", "User=daemon\nStateDirectory=dyn-back"),
+    ("private-users", "PrivateUsers=yes"),
+    ("private-users-of-user", "PrivateUsers=yes\nUser=daemon\nSupplementaryGroups=adm"),
+    (
+        "private-users-and-more",
+        "PrivateUsers=yes\nUser=daemon\nGroup=adm\nAmbientCapabilities=CAP_KILL\nPrivateTmp=yes\n\
+         ProtectSystem=strict\nPrivateNetwork=yes\nPrivateDevices=yes\nProtectHostname=yes\n\
+         RestrictNamespaces=~uts\nProtectProc=invisible\nBindPaths=/srv/a:/srv/new",
+    ),
+    ("personality", "Personality=x86"),
+    ("personality-locked", "Personality=x86-64\nLockPersonality=yes"),
+    ("network-path", "NetworkNamespacePath=/run/netns/other"),
+    // Alone, the option has no effect in systemd 252.
+    ("ipc-path", "IPCNamespacePath=/run/ipcns\nPrivateTmp=yes"),
+    ("keyring-private", "KeyringMode=private\nUser=daemon\nEnvironment=KEYS=1"),
+    ("keyring-shared", "KeyringMode=shared\nUser=daemon\nEnvironment=KEYS=1"),
 ];
 
 const UNIT: &str = "[Service]\nType=oneshot\nRemainAfterExit=yes\n\
@@ -69,7 +113,7 @@ const REPORT: &str = r#"exec 2>/dev/null
 cd /
 names='Uid|Gid|Groups|Umask|Cap...|NoNewPrivs|Seccomp|Cpus_allowed_list'
 grep -E "^($names):" /proc/self/status
-for type in ipc mnt net uts; do
+for type in ipc mnt net user uts; do
     [ "$(readlink /proc/self/ns/$type)" = "$(cat /srv/share/$type)" ] || echo "own $type"
 done
 for path in / /boot /dev /etc /home /root /run /srv /srv/a /srv/b /srv/new /tmp /usr /var/tmp; do
@@ -82,6 +126,14 @@ for path in /proc/sys/kernel/domainname /proc/kcore /proc/kmsg /sys/kernel/mm /s
     [ -w "$path" ] && echo "may write $path"
 done
 ls -d /proc/1 /proc/sys
+cat /proc/self/uid_map /proc/self/gid_map /proc/self/setgroups /proc/self/coredump_filter
+id
+uname -m
+pwd
+env | grep -E '^(HOME|USER|LOGNAME|SHELL)=' | sort
+[ -z "$KEYS" ] || awk '{ print $5, $6, $7, $8, $9 }' /proc/keys | sort
+for id in 0 1 "$(id -u)"; do getent passwd "$id"; done
+ls -ld /srv/a /root | cut -d ' ' -f 1-4
 echo tmp $(ls -A /tmp /var/tmp | grep -c mark)
 [ -e /dev/initctl ] || echo devices $(ls /dev)
 ip -br link show lo | cut -c 1-20
@@ -103,16 +155,23 @@ ulimit -n
 env | grep _DIRECTORY= | sort
 for path in $(echo "$RUNTIME_DIRECTORY:$STATE_DIRECTORY:$CACHE_DIRECTORY" | tr : ' ') \
     $LOGS_DIRECTORY $CONFIGURATION_DIRECTORY; do
-    stat --format='%n %a %U' "$path"
+    stat --format='%n %a %U %G' "$path" "$path/."
+    readlink "$path" "$path-link"
     touch "$path/probe" && echo "may write $path"
+    ls "$path"
+    private="${path%/*}/private"
+    grep " $private" /proc/self/mountinfo | cut -d ' ' -f 5-6
+    mountpoint -q "$private" && stat --format='%n %a %U' "$private" && ls "$private"
 done
-readlink "$STATE_DIRECTORY/../link"
 echo end
 "#;
 
 /// Script that prepares the machine.
 const PREPARE: &str = "
-for type in ipc mnt net uts; do readlink /proc/1/ns/$type >/srv/share/$type; done
+for type in ipc mnt net user uts; do readlink /proc/1/ns/$type >/srv/share/$type; done
+ip netns add other
+touch /run/ipcns
+unshare --ipc mount --bind /proc/self/ns/ipc /run/ipcns
 mkdir -p /srv/a /srv/b /srv/new
 chown daemon /srv/a
 chmod 1777 /srv/a /srv/share/results
@@ -121,13 +180,22 @@ printf '#!/bin/sh\\n' >/srv/program
 chmod +x /srv/program
 cp /srv/program /srv/a/program";
 
+/// Script that creates the directories of units that had, or had no, dynamic user before.
+const EARLIER: &str = "
+mkdir -p /var/lib/dyn-moved /var/lib/private/dyn-back
+chmod 700 /var/lib/private
+touch /var/lib/dyn-moved/kept /var/lib/private/dyn-back/kept
+ln -s private/dyn-back /var/lib/dyn-back";
+
 /// Script that runs all units under systemd, one after the other.
 const RUN_BY_SYSTEMD: &str = "
 cp /srv/share/systemd/*.service /run/systemd/system/
 systemctl daemon-reload
 cd /srv/share/systemd
 for unit in *.service; do systemctl start $unit || true; systemctl stop $unit; done
-rm -rf /run/own /var/lib/own /var/lib/link /var/lib/strict /var/cache/own /var/log/own /etc/own";
+for path in /run /var/lib /var/cache /var/log /etc; do
+    rm -rf $path/private $path/dyn* $path/own* $path/strict
+done";
 
 /// Script that runs all units under the native service manager.
 const RUN_BY_FLEET: &str = "
@@ -153,8 +221,10 @@ fn confined_units_see_the_same_under_both_managers() {
         }
     }
     kit.exec("m1", PREPARE);
+    kit.exec("m1", EARLIER);
     kit.exec("m1", RUN_BY_SYSTEMD);
     let expected = reports(&kit, "systemd");
+    kit.exec("m1", EARLIER);
     kit.exec("m1", RUN_BY_FLEET);
     wait_for("the units of fleet have run", || {
         let found = reports(&kit, "native");

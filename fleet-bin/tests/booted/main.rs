@@ -1,5 +1,5 @@
 //! Tests of clusters: three booted machines with their own systemd, and a real etcd. Also a
-//! comparison of confined units under both service managers.
+//! comparison of confined units under both service managers, and restarts with dynamic users.
 //!
 //! The campaign injects random faults for minutes or hours, with `scripts/campaign`.
 //!
@@ -10,6 +10,7 @@
 mod campaign;
 mod cluster;
 mod confinement;
+mod dynamic_user;
 mod figures;
 mod kit;
 mod observe;

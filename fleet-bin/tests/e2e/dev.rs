@@ -260,7 +260,7 @@ fn check_follow_survives_restart(command: &str) {
 /// A unit with options and dependencies of a real service that fleetd cannot honour.
 const CONFINED: &str = "[Unit]\nRequires=network-online.target\nAfter=network-online.target\n\
                         Conflicts=ntp.service\nRebootArgument=now\n[Service]\n\
-                        ExecStart=/bin/sleep infinity\nPrivatePIDs=yes\nPrivateUsers=yes\n\
+                        ExecStart=/bin/sleep infinity\nPrivatePIDs=yes\nRootEphemeral=yes\n\
                         NUMAPolicy=local\nOpenFile=/etc/hostname\n[Install]\n\
                         WantedBy=multi-user.target\n";
 
@@ -273,11 +273,11 @@ fn confined_unit_runs_and_status_lists_the_ignored_options() {
     let warning = "confined.service:5:1: warning: runs without ";
     assert!(output_text(&output).contains(warning), "{}", output_text(&output));
     let status = cluster.succeed(&["status", "confined.service"]);
-    let expected = "Ignored: RebootArgument= (line 5), PrivatePIDs= (line 8), PrivateUsers= \
+    let expected = "Ignored: RebootArgument= (line 5), PrivatePIDs= (line 8), RootEphemeral= \
                     (line 9), NUMAPolicy= (line 10), OpenFile= (line 11)\n";
     assert!(status.contains(expected), "{status}");
     let doctor = cluster.succeed(&["doctor"]);
-    let expected = "warning: confined.service runs without PrivatePIDs= and PrivateUsers=\n";
+    let expected = "warning: confined.service runs without PrivatePIDs= and RootEphemeral=\n";
     assert!(doctor.contains(expected), "{doctor}");
 }
 
@@ -309,7 +309,7 @@ fn refusal_of_a_confined_unit_ends_with_the_setting_that_accepts_it() {
     let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     let errors = String::from_utf8_lossy(&output.stderr);
-    let expected = "RebootArgument=, PrivatePIDs= (line 8), PrivateUsers= (line 9) and \
+    let expected = "RebootArgument=, PrivatePIDs= (line 8), RootEphemeral= (line 9) and \
                     OpenFile= (line 11) are not supported by the native service manager: \
                     set native_accept = [\"sandboxing\", \"environment\", \"lifecycle\"] to run \
                     without them";

@@ -194,7 +194,7 @@ fn daemon_runs_without_a_writable_log() {
 fn ignored_options_are_logged_per_unit_file() {
     let mut machine = Machine::new();
     let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
-    let config = format!("native_accept = [\"PrivatePIDs\", \"PrivateUsers\"]\n{config}");
+    let config = format!("native_accept = [\"PrivatePIDs\", \"RootEphemeral\"]\n{config}");
     std::fs::write(machine.path("fleet.conf"), config).unwrap();
     machine.start();
     let unit = machine.path(UNIT);
@@ -206,10 +206,10 @@ fn ignored_options_are_logged_per_unit_file() {
         assert!(applied.status.success(), "{}", output_text(&applied));
     };
     run("[Unit]\nAfter=gone.service\n", &["PrivatePIDs=yes"]);
-    run("[Unit]\nAfter=gone.service\n", &["PrivatePIDs=yes", "PrivateUsers=yes"]);
-    run("[Unit]\nAfter=gone.service lost.service\n", &["PrivateUsers=yes"]);
+    run("[Unit]\nAfter=gone.service\n", &["PrivatePIDs=yes", "RootEphemeral=yes"]);
+    run("[Unit]\nAfter=gone.service lost.service\n", &["RootEphemeral=yes"]);
     let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
-    for option in ["PrivatePIDs", "PrivateUsers"] {
+    for option in ["PrivatePIDs", "RootEphemeral"] {
         let part = format!("Service.{option} is ignored, as this machine accepts");
         assert_eq!(log.matches(&part).count(), 2, "{part}: {log}");
     }

@@ -31,6 +31,9 @@ pub(in crate::native) fn filters(sandbox: &Sandbox) -> Result<Vec<Filter>, Strin
             forbid(&mut rules);
         }
     }
+    if sandbox.has(SandboxSwitch::LockPersonality) {
+        rules.lock_personality(sandbox.personality.unwrap_or_default());
+    }
     let mut all = rules.programs()?;
     if let Some(calls) = &sandbox.system_calls {
         all.extend(system_calls(calls, sandbox.system_call_error)?);
@@ -44,11 +47,10 @@ pub(in crate::native) fn filters(sandbox: &Sandbox) -> Result<Vec<Filter>, Strin
 
 type Forbid = fn(&mut FilterRules);
 
-const SWITCHES: [(SandboxSwitch, Forbid); 10] = [
+const SWITCHES: [(SandboxSwitch, Forbid); 9] = [
     (SandboxSwitch::RestrictRealtime, FilterRules::forbid_realtime),
     (SandboxSwitch::RestrictSUIDSGID, FilterRules::forbid_special_modes),
     (SandboxSwitch::MemoryDenyWriteExecute, FilterRules::forbid_writable_code),
-    (SandboxSwitch::LockPersonality, FilterRules::lock_personality),
     (SandboxSwitch::ProtectHostname, |it| it.forbid(&["sethostname", "setdomainname"])),
     (SandboxSwitch::ProtectKernelTunables, |it| it.forbid(&["_sysctl"])),
     (SandboxSwitch::ProtectKernelModules, |it| {
@@ -169,9 +171,10 @@ impl FilterRules {
         self.forbid_if(libc::EPERM, "shmat", vec![has(SHARED_EXECUTE)]);
     }
 
-    /// Permits the default personality alone.
-    fn lock_personality(&mut self) {
-        self.forbid_if(libc::EPERM, "personality", vec![(0, SeccompCmpOp::Ne, 0)]);
+    /// Permits one personality alone.
+    fn lock_personality(&mut self, personality: u32) {
+        let is_other = (0, SeccompCmpOp::Ne, personality.into());
+        self.forbid_if(libc::EPERM, "personality", vec![is_other]);
     }
 
     /// Returns one program for each error.

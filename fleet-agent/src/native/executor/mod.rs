@@ -11,15 +11,18 @@
 //! | `plan` | the steps, as data that the supervisor sends |
 //! | `sandbox`, `filters` | a unit's sandbox to steps; runs in the supervisor |
 //! | `steps`, `mounts`, `network` | carrying out the steps; runs in the executor |
+//! | `users`, `keyring` | user namespaces and session keyrings; runs in the executor |
 //! | `syscalls` | system calls that no library in use offers |
 
 pub(in crate::native) mod filters;
+mod keyring;
 pub(in crate::native) mod mounts;
 mod network;
 pub(in crate::native) mod plan;
 pub(in crate::native) mod sandbox;
 mod steps;
 mod syscalls;
+mod users;
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _, Write as _};
@@ -27,6 +30,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use plan::{ExecFailure, ExecPlan};
 
@@ -68,8 +72,9 @@ pub fn run_if_invoked() {
     }
     let failure = match receive() {
         Ok((connection, plan)) => {
-            let failure = steps::execute(&plan);
-            // The supervisor may be gone. Then the failure has no reader.
+            // The supervisor may be gone. Then the report has no reader.
+            let ready = || drop((&connection).write_all(&[READY]));
+            let failure = steps::execute(&plan, ready);
             drop(serde_json::to_writer(&connection, &failure));
             failure
         }
@@ -87,15 +92,40 @@ fn receive() -> io::Result<(UnixStream, ExecPlan)> {
     Ok((connection, serde_json::from_slice(&text)?))
 }
 
+/// First byte of the report of an executor, which the description of a failure may follow. It is
+/// sent before the last steps. Without it, the executor has ended during its set-up.
+const READY: u8 = b'\n';
+
 /// Sends the plan to an executor. Returns once it has executed the program of the unit, with the
-/// failure if it could not.
+/// failure if it could not. A failed executor may still be running: it may wait for a file system
+/// whose server is gone. Each step of the connection may take `patience`.
 pub(in crate::native) fn command(
     connection: &mut UnixStream,
     plan: &ExecPlan,
-) -> io::Result<Option<ExecFailure>> {
-    connection.write_all(&serde_json::to_vec(plan)?)?;
-    connection.shutdown(Shutdown::Write)?;
+    patience: Duration,
+) -> Option<ExecFailure> {
     let mut report = Vec::new();
-    connection.read_to_end(&mut report)?;
-    if report.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(&report)?)) }
+    let mut exchange = || -> io::Result<()> {
+        // The system has no timeout of zero.
+        let patience = Some(patience.max(Duration::from_millis(1)));
+        connection.set_write_timeout(patience)?;
+        connection.set_read_timeout(patience)?;
+        connection.write_all(&serde_json::to_vec(plan)?)?;
+        connection.shutdown(Shutdown::Write)?;
+        connection.read_to_end(&mut report).map(drop)
+    };
+    let exchanged = exchange();
+    let lost = |step: String| ExecFailure { code: plan::EXIT_EXEC, step, errno: 0 };
+    match exchanged {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let program = plan.arguments.first().map_or("", String::as_str);
+            let seconds = patience.as_secs();
+            Some(lost(format!("run {program}: the set-up took longer than {seconds} s")))
+        }
+        Ok(()) if report == [READY] => None,
+        // The executor may end before it has read the plan.
+        _ => Some(serde_json::from_slice(&report).unwrap_or_else(|_| {
+            lost("set up its process: the executor ended before the program began".to_owned())
+        })),
+    }
 }

@@ -148,6 +148,9 @@ impl MountTable {
         if let Source::Tree(tree) = &source {
             // A copy already has the attributes that its mounts have on the machine.
             let mut set = self.attributes(entry).0;
+            if matches!(entry.kind, MountKind::Bind { no_suid: true, .. }) {
+                set |= MountAttrFlags::MOUNT_ATTR_NOSUID;
+            }
             // A new file system is writable until all mounts in it exist.
             if matches!(entry.kind, MountKind::Tmpfs { .. } | MountKind::FileSystem { .. }) {
                 set.remove(MountAttrFlags::MOUNT_ATTR_RDONLY);
@@ -320,7 +323,9 @@ fn attach(tree: impl AsFd, path: &Path) -> io::Result<()> {
 /// Creates an empty file system with mount options, separated by commas.
 fn tmpfs(options: &str) -> io::Result<OwnedFd> {
     let file_system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_STRICTATIME;
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match (option, option.split_once('=')) {
             ("ro" | "rw" | "nosuid" | "nodev", _) => {}
@@ -431,10 +436,6 @@ mod tests {
         MountKind::Tmpfs { options: String::new(), read_only: false }
     }
 
-    fn inaccessible() -> MountKind {
-        MountKind::Inaccessible { empty_file: "/empty".to_owned() }
-    }
-
     /// Formats the entries in their order, with their attributes.
     fn entries(mounts: &[Mount]) -> Vec<String> {
         let table = MountTable::new(mounts);
@@ -490,7 +491,7 @@ mod tests {
                 mount("/none/a", MountKind::ReadOnly),
                 mount("/none", tmpfs()),
                 mount("/gone/a", MountKind::ReadWrite),
-                mount("/gone", inaccessible()),
+                mount("/gone", MountKind::Inaccessible { empty_file: "/empty".to_owned() }),
             ]),
             ["/gone ro noexec", "/none rw", "/none/a ro later"]
         );

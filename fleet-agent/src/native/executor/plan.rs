@@ -21,14 +21,21 @@ pub(in crate::native) const EXIT_NETWORK: i32 = 225;
 pub(in crate::native) const EXIT_NAMESPACE: i32 = 226;
 pub(in crate::native) const EXIT_NO_NEW_PRIVILEGES: i32 = 227;
 pub(in crate::native) const EXIT_SECCOMP: i32 = 228;
+pub(in crate::native) const EXIT_PERSONALITY: i32 = 230;
+pub(in crate::native) const EXIT_KEYRING: i32 = 237;
 
 /// All steps from the start of the executor to the program of the unit. The steps are carried out
 /// in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::native) struct ExecPlan {
     pub(in crate::native) scheduling: SchedulingPlan,
+    /// The kernel's number of the personality.
+    pub(in crate::native) personality: Option<u32>,
+    pub(in crate::native) keyring: KeyringPlan,
     /// Namespaces to create, as `CLONE_NEW…` bits.
     pub(in crate::native) namespaces: i32,
+    /// Network and IPC namespaces to enter, in place of new ones, by path.
+    pub(in crate::native) namespace_paths: [Option<String>; 2],
     /// Process whose network and IPC namespaces are entered, in place of new ones.
     pub(in crate::native) shares_namespaces_of: Option<u32>,
     /// Changes to what the process sees of the file system. They need a mount namespace.
@@ -37,6 +44,9 @@ pub(in crate::native) struct ExecPlan {
     pub(in crate::native) limits: BTreeMap<String, (Option<u64>, Option<u64>)>,
     /// Capabilities that programs may gain; `None` changes nothing.
     pub(in crate::native) bounding_set: Option<u64>,
+    /// User and group of the unit, if the process shall see all others as nobody. `None` stands for
+    /// the executor's.
+    pub(in crate::native) private_users: Option<(Option<u32>, Option<u32>)>,
     /// User and groups; `None` keeps the executor's.
     pub(in crate::native) identity: Option<IdentityPlan>,
     /// Capabilities that the program has, even if its user is not root.
@@ -67,6 +77,20 @@ pub(in crate::native) struct SchedulingPlan {
     pub(in crate::native) io: Option<(i32, i32)>,
     /// Nanoseconds.
     pub(in crate::native) timer_slack: Option<u64>,
+    /// The kernel's bits of memory that a core dump contains.
+    pub(in crate::native) coredump_filter: Option<u32>,
+}
+
+/// Session keyring of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::native) enum KeyringPlan {
+    /// The executor's.
+    #[default]
+    Inherit,
+    /// A new one.
+    Private,
+    /// A new one that contains the keyring of the user.
+    Shared,
 }
 
 /// User and groups by number.
@@ -111,6 +135,8 @@ pub(in crate::native) enum MountKind {
         source: String,
         recursive: bool,
         read_only: bool,
+        /// Whether programs there get no other user or privileges.
+        no_suid: bool,
     },
     /// A `/dev` with the pseudo devices alone.
     Devices,

@@ -3,12 +3,12 @@
 use fleet_core::graph::ExecEnvironment;
 use fleet_core::graph::exec_options::{DirectoryKind, Scheduling};
 use fleet_core::graph::sandbox::{
-    Access, CapabilitySet, ProtectHome, ProtectSystem, Sandbox, SandboxSwitch,
+    Access, CapabilitySet, KeyringMode, ProtectHome, ProtectSystem, Sandbox, SandboxSwitch,
 };
 use nix::libc;
 
 use super::filters::filters;
-use super::plan::{ExecPlan, Mount, MountKind, SchedulingPlan};
+use super::plan::{ExecPlan, KeyringPlan, Mount, MountKind, SchedulingPlan};
 
 /// Facts about a run that its sandbox depends on.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,8 @@ pub(in crate::native) struct SandboxContext {
     pub(in crate::native) private_tmp: [String; 2],
     /// An empty file without permissions.
     pub(in crate::native) empty_file: String,
+    /// User and group of the unit; `None` stands for the supervisor's.
+    pub(in crate::native) ids: (Option<u32>, Option<u32>),
     /// The main process, whose network and IPC namespaces the other processes share.
     pub(in crate::native) main: Option<u32>,
 }
@@ -37,7 +39,15 @@ pub(in crate::native) fn confine(
     plan.scheduling = scheduling(&exec.scheduling);
     plan.mounts = mounts(exec, context);
     plan.namespaces = namespaces(sandbox, !plan.mounts.is_empty());
+    plan.namespace_paths = [sandbox.network_namespace.clone(), sandbox.ipc_namespace.clone()];
+    plan.personality = sandbox.personality;
+    plan.keyring = match sandbox.keyring {
+        KeyringMode::Private => KeyringPlan::Private,
+        KeyringMode::Shared => KeyringPlan::Shared,
+        _ => KeyringPlan::Inherit,
+    };
     plan.shares_namespaces_of = context.main;
+    plan.private_users = sandbox.has(SandboxSwitch::PrivateUsers).then_some(context.ids);
     plan.bounding_set = bounding_set(sandbox).map(|set| set.0);
     plan.ambient = sandbox.ambient_capabilities.0;
     plan.secure_bits = sandbox.secure_bits;
@@ -47,13 +57,19 @@ pub(in crate::native) fn confine(
 }
 
 fn namespaces(sandbox: &Sandbox, has_mounts: bool) -> i32 {
+    let has_own_network =
+        sandbox.has(SandboxSwitch::PrivateNetwork) || sandbox.network_namespace.is_some();
     let wanted = [
         (has_mounts || sandbox.has(SandboxSwitch::PrivateMounts), libc::CLONE_NEWNS),
-        (sandbox.has(SandboxSwitch::PrivateNetwork), libc::CLONE_NEWNET),
-        (sandbox.has(SandboxSwitch::PrivateIPC), libc::CLONE_NEWIPC),
+        (has_own_network, libc::CLONE_NEWNET),
+        (has_own_ipc(sandbox), libc::CLONE_NEWIPC),
         (sandbox.has(SandboxSwitch::ProtectHostname), libc::CLONE_NEWUTS),
     ];
     wanted.iter().filter(|(is_wanted, _)| *is_wanted).fold(0, |all, (_, flag)| all | flag)
+}
+
+fn has_own_ipc(sandbox: &Sandbox) -> bool {
+    sandbox.has(SandboxSwitch::PrivateIPC) || sandbox.ipc_namespace.is_some()
 }
 
 /// Capabilities that are lost with a protection.
@@ -97,6 +113,7 @@ fn scheduling(scheduling: &Scheduling) -> SchedulingPlan {
         cpu: is_cpu.then_some((policy | flags, priority)),
         io,
         timer_slack: it.timer_slack,
+        coredump_filter: it.coredump_filter,
     }
 }
 
@@ -146,25 +163,26 @@ fn mounts(exec: &ExecEnvironment, context: &SandboxContext) -> Vec<Mount> {
         let kind = MountKind::FileSystem { name: "proc".to_owned(), options: proc };
         list.add(&["/proc"], &kind, false);
     }
-    if sandbox.has(SandboxSwitch::PrivateIPC) {
+    if has_own_ipc(sandbox) {
         let kind = MountKind::FileSystem { name: "mqueue".to_owned(), options: Vec::new() };
         list.add(&["/dev/mqueue"], &kind, true);
     }
     if sandbox.has(SandboxSwitch::PrivateTmp) {
         for (path, source) in ["/tmp", "/var/tmp"].into_iter().zip(&context.private_tmp) {
             let source = source.clone();
-            let kind = MountKind::Bind { source, recursive: false, read_only: false };
+            let kind = bind(source, false, false);
             list.add(&[path], &kind, false);
         }
     }
     list.add_paths(sandbox, &inaccessible);
     if !list.0.is_empty() {
-        let own = DirectoryKind::ALL.into_iter().filter(|it| *it != DirectoryKind::Configuration);
-        for (path, _) in own.flat_map(|kind| &exec.directories.of(kind).paths) {
-            list.add(&[path], &ReadWrite, true);
-        }
+        list.add_directories(exec);
     }
     list.0
+}
+
+fn bind(source: String, recursive: bool, read_only: bool) -> MountKind {
+    MountKind::Bind { source, recursive, read_only, no_suid: false }
 }
 
 #[derive(Default)]
@@ -223,6 +241,33 @@ impl MountList {
         }
     }
 
+    /// Adds the directories of the unit. Those of a dynamic user are in a directory that it cannot
+    /// enter, which is replaced by one that contains nothing else.
+    fn add_directories(&mut self, exec: &ExecEnvironment) {
+        let is_dynamic = exec.sandbox.has(SandboxSwitch::DynamicUser);
+        for kind in DirectoryKind::ALL {
+            let group = exec.directories.of(kind);
+            let is_private = is_dynamic && exec.directories.may_be_private(kind);
+            if is_private && !group.paths.is_empty() {
+                let options = format!("{EMPTY},noexec");
+                let kind = MountKind::Tmpfs { options, read_only: true };
+                self.add(&[&group.private_base()], &kind, false);
+            }
+            let is_own = |path: &str| !is_dynamic || !group.is_nested(path);
+            for (path, _) in group.paths.iter().filter(|(path, _)| is_own(path)) {
+                let path = if is_private { &group.private_path(path) } else { path };
+                match is_dynamic {
+                    false => self.add(&[path], &ReadWrite, true),
+                    true => {
+                        let (source, recursive, read_only) = (path.clone(), true, false);
+                        let kind = MountKind::Bind { source, recursive, read_only, no_suid: true };
+                        self.add(&[path], &kind, false);
+                    }
+                }
+            }
+        }
+    }
+
     /// Adds the paths that the unit names itself.
     fn add_paths(&mut self, sandbox: &Sandbox, inaccessible: &MountKind) {
         for (path, options) in &sandbox.temporary_file_systems {
@@ -232,7 +277,7 @@ impl MountList {
         }
         for bind in &sandbox.binds {
             let (source, recursive) = (bind.source.clone(), bind.recursive);
-            let kind = MountKind::Bind { source, recursive, read_only: bind.read_only };
+            let kind = self::bind(source, recursive, bind.read_only);
             self.add(&[&bind.target], &kind, bind.optional);
         }
         for path in &sandbox.paths {
@@ -279,13 +324,15 @@ mod tests {
         let context = SandboxContext {
             private_tmp: ["/tmp/own/tmp", "/var/tmp/own/tmp"].map(str::to_owned),
             empty_file: "/empty".to_owned(),
+            ids: (Some(1), None),
             main: Some(7),
         };
         let mut plan = ExecPlan::default();
         confine(&mut plan, &exec, &context).expect("it can be confined");
         let mounts = plan.mounts.iter().map(|mount| {
             let optional = if mount.optional { " (optional)" } else { "" };
-            format!("{}{optional}: {:?}", mount.path, mount.kind)
+            let kind = format!("{:?}", mount.kind).replace(", no_suid: false", "");
+            format!("{}{optional}: {kind}", mount.path)
         });
         insta::assert_snapshot!(mounts.collect::<Vec<_>>().join("\n"), @r#"
         /usr: ReadOnly

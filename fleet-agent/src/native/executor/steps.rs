@@ -11,7 +11,7 @@ use std::path::Path;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{Access, Mode, access};
-use rustix::process::{Gid, Resource, Rlimit, Uid, chdir, umask};
+use rustix::process::{Gid, Resource, Rlimit, Uid, chdir, getgid, getuid, umask};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, CpuSet, LinkNameSpaceType, capabilities,
     configure_capability_in_ambient_set, move_into_link_name_space, no_new_privs,
@@ -21,25 +21,37 @@ use rustix::thread::{
 };
 
 use super::plan::{self, DirectoryPlan, ExecFailure, ExecPlan, IdentityPlan, SchedulingPlan};
-use super::{mounts, network, syscalls};
+use super::{keyring, mounts, network, syscalls, users};
 use crate::native::linux::child::{Program, is_pid_variable, reset_signals, resource, set_limit};
 
 type Step<T = ()> = Result<T, ExecFailure>;
 
-/// Carries out all steps, and executes the program. Returns only on failure.
-pub(super) fn execute(plan: &ExecPlan) -> ExecFailure {
-    match run(plan) {
+/// Carries out all steps, and executes the program. Returns only on failure. Calls `ready` before
+/// the last steps.
+pub(super) fn execute(plan: &ExecPlan, ready: impl FnOnce()) -> ExecFailure {
+    match run(plan, ready) {
         Ok(never) => match never {},
         Err(failure) => failure,
     }
 }
 
-fn run(plan: &ExecPlan) -> Step<Infallible> {
+fn run(plan: &ExecPlan, ready: impl FnOnce()) -> Step<Infallible> {
     schedule(&plan.scheduling)?;
+    if let Some(personality) = plan.personality {
+        syscalls::set_personality(personality)
+            .map_err(failed(plan::EXIT_PERSONALITY, "set its personality"))?;
+    }
+    keyring::enter(plan).map_err(failed(plan::EXIT_KEYRING, "create its keyring"))?;
     enter_namespaces(plan)?;
     // Without a namespace of its own, changes would apply to the whole machine.
     if plan.namespaces & CloneFlags::CLONE_NEWNS.bits() != 0 {
         mounts::apply(&plan.mounts)?;
+    }
+    let present = (getuid().as_raw(), getgid().as_raw());
+    set_groups(plan)?;
+    if let Some(own) = plan.private_users {
+        users::hide_others(present, own)
+            .map_err(failed(plan::EXIT_USER, "create its user namespace"))?;
     }
     set_limits(&plan.limits)?;
     limit_capabilities(plan.bounding_set)?;
@@ -52,7 +64,8 @@ fn run(plan: &ExecPlan) -> Step<Infallible> {
             .map_err(failed(plan::EXIT_SECUREBITS, "set its secure bits"))?;
     }
     let program = program(plan)?;
-    // A filter may forbid the calls that this needs.
+    // A filter may forbid the calls that this needs, or kill the process at the exec.
+    ready();
     reset_signals(plan.ignore_sigpipe);
     install_filters(plan)?;
     let error = program.execute().1.into();
@@ -65,7 +78,7 @@ fn failed<E: Into<io::Error>>(code: i32, step: &str) -> impl Fn(E) -> ExecFailur
 }
 
 fn schedule(scheduling: &SchedulingPlan) -> Step {
-    let SchedulingPlan { processors, cpu, io, timer_slack } = scheduling;
+    let SchedulingPlan { processors, cpu, io, timer_slack, coredump_filter } = scheduling;
     if !processors.is_empty() {
         let mut set = CpuSet::new();
         let known = processors.iter().filter(|number| usize::from(**number) < CpuSet::MAX_CPU);
@@ -85,6 +98,10 @@ fn schedule(scheduling: &SchedulingPlan) -> Step {
         set_current_timer_slack(Some(nanoseconds))
             .map_err(failed(plan::EXIT_TIMERSLACK, "set its timer slack"))?;
     }
+    if let Some(filter) = coredump_filter {
+        fs::write("/proc/self/coredump_filter", format!("{filter:#x}"))
+            .map_err(failed(plan::EXIT_LIMITS, "set its filter of core dumps"))?;
+    }
     Ok(())
 }
 
@@ -94,7 +111,16 @@ fn enter_namespaces(plan: &ExecPlan) -> Step {
         ("net", CloneFlags::CLONE_NEWNET, LinkNameSpaceType::Network),
         ("ipc", CloneFlags::CLONE_NEWIPC, LinkNameSpaceType::InterProcessCommunication),
     ];
-    for (name, flag, link_type) in shared {
+    for ((name, flag, link_type), path) in shared.into_iter().zip(&plan.namespace_paths) {
+        if let Some(path) = path {
+            let enter = || -> io::Result<()> {
+                let namespace = File::open(path)?;
+                Ok(move_into_link_name_space(namespace.as_fd(), Some(link_type))?)
+            };
+            let code = if name == "net" { plan::EXIT_NETWORK } else { plan::EXIT_NAMESPACE };
+            enter().map_err(failed(code, &format!("enter the namespace {path}")))?;
+            new.remove(flag);
+        }
         let Some(pid) = plan.shares_namespaces_of.filter(|_| new.contains(flag)) else { continue };
         let path = format!("/proc/{pid}/ns/{name}");
         // Without that process, a namespace of its own is the best choice. So it is if that process
@@ -146,7 +172,7 @@ fn limit_capabilities(bounding_set: Option<u64>) -> Step {
     Ok(())
 }
 
-/// Changes user and groups. Capabilities that the program shall have survive the change.
+/// Changes the user. Capabilities that the program shall have survive the change.
 fn change_identity(plan: &ExecPlan) -> Step {
     let before = capabilities(None);
     let before =
@@ -180,7 +206,9 @@ fn change_identity(plan: &ExecPlan) -> Step {
     Ok(())
 }
 
-fn take(identity: &IdentityPlan) -> Step {
+/// Changes the groups. A user namespace does not permit that any more.
+fn set_groups(plan: &ExecPlan) -> Step {
+    let Some(identity) = &plan.identity else { return Ok(()) };
     let groups = || -> rustix::io::Result<()> {
         if let Some(groups) = &identity.groups {
             let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
@@ -189,7 +217,10 @@ fn take(identity: &IdentityPlan) -> Step {
         let change = |gid| set_thread_res_gid(gid, gid, gid);
         identity.gid.map(Gid::from_raw).map_or(Ok(()), change)
     };
-    groups().map_err(failed(plan::EXIT_GROUP, "change to its groups"))?;
+    groups().map_err(failed(plan::EXIT_GROUP, "change to its groups"))
+}
+
+fn take(identity: &IdentityPlan) -> Step {
     let change = |uid| set_thread_res_uid(uid, uid, uid);
     let user = identity.uid.map(Uid::from_raw).map_or(Ok(()), change);
     user.map_err(failed(plan::EXIT_USER, "change to its user"))

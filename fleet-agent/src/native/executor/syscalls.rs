@@ -1,5 +1,6 @@
 //! System calls that no library in use offers.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
@@ -92,6 +93,40 @@ pub(super) fn set_io_priority(class: i32, priority: i32) -> io::Result<()> {
     #[expect(unsafe_code, reason = "the C library has no function for this call")]
     let answer = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, value) };
     check(answer)
+}
+
+/// Sets the personality of this process.
+pub(super) fn set_personality(personality: u32) -> io::Result<()> {
+    // SAFETY: the argument is a number.
+    #[expect(unsafe_code, reason = "rustix has no function for this call")]
+    let answer = unsafe { libc::personality(personality.into()) };
+    check(answer.into())
+}
+
+/// Performs an operation on keyrings. Returns its answer.
+pub(super) fn keyctl(operation: i32, arguments: [i64; 2]) -> io::Result<i64> {
+    let [first, second] = arguments;
+    // SAFETY: for the operations in use, all arguments are numbers.
+    #[expect(unsafe_code, reason = "no library in use has functions for this call")]
+    let answer = unsafe { libc::syscall(libc::SYS_keyctl, operation, first, second, 0, 0) };
+    check(answer).map(|()| answer)
+}
+
+/// Adds a key of a user to a keyring. Returns its number.
+pub(super) fn add_key(name: &CStr, contents: &[u8], keyring: i64) -> io::Result<i64> {
+    // SAFETY: the texts are NUL-terminated, and the contents have the length that is passed.
+    #[expect(unsafe_code, reason = "no library in use has functions for this call")]
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_add_key,
+            c"user".as_ptr(),
+            name.as_ptr(),
+            contents.as_ptr(),
+            contents.len(),
+            keyring,
+        )
+    };
+    check(answer).map(|()| answer)
 }
 
 fn check(answer: i64) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Files that a unit file names: they are opened without blocking, environment files are parsed
 //! like by systemd's `parse_env_file_internal`, and changes are reported by inotify.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::io::Read as _;
@@ -10,7 +11,11 @@ use std::path::Path;
 use std::task::{Context, Poll};
 
 use rustix::fs::inotify::WatchFlags;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, inotify};
+use rustix::fs::{
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, fcntl_getfl, fcntl_setfl, inotify, openat,
+    renameat_with, unlinkat,
+};
+use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
 use crate::async_fd::{poll_next, read_next, register_readable};
@@ -250,11 +255,65 @@ fn take(descriptor: &OwnedFd) -> io::Result<()> {
     Ok(rustix::io::read(descriptor, &mut events).map(drop)?)
 }
 
+/// Removes a directory with everything in it, however deep. Symbolic links are not followed.
+///
+/// A directory in another one is moved to the top before it is emptied. So neither the stack nor
+/// the number of open descriptors grows with the depth.
+///
+/// # Errors
+///
+/// Returns an error if something cannot be removed, or if `path` is no directory.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    let top = openat(CWD, path, DIRECTORY, Mode::empty())?;
+    let mut waiting = left_in(&top)?;
+    let mut moved: u64 = 0;
+    while let Some(name) = waiting.pop() {
+        let directory = openat(&top, &name, DIRECTORY, Mode::empty())?;
+        for inner in left_in(&directory)? {
+            let target = loop {
+                moved += 1;
+                let target = CString::new(format!(".removed-{moved}"))?;
+                match renameat_with(&directory, &inner, &top, &target, RenameFlags::NOREPLACE) {
+                    Err(Errno::EXIST) => {}
+                    renamed => break renamed.map(|()| target)?,
+                }
+            };
+            waiting.push(target);
+        }
+        unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
+    }
+    std::fs::remove_dir(path)
+}
+
+/// Removes what a directory contains, except for directories that are not empty. Returns those.
+fn left_in(directory: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut left = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let removed = match unlinkat(directory, name, AtFlags::empty()) {
+            Err(Errno::ISDIR) => unlinkat(directory, name, AtFlags::REMOVEDIR),
+            removed => removed,
+        };
+        match removed {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => left.push(name.to_owned()),
+            removed => removed?,
+        }
+    }
+    Ok(left)
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
 
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{FileType, mkdirat, mknodat};
 
     use super::*;
 
@@ -283,6 +342,28 @@ mod tests {
         ("A=1 # x\nB=#x", &[("A", "1 # x"), ("B", "#x")]),
         ("export A=1\nA\n=x\nB \t=2\nC=\u{a0}", &[("B", "2"), ("C", "\u{a0}")]),
     ];
+
+    /// Regression: the standard library needs the stack, and a descriptor, for each level.
+    #[test]
+    fn deep_tree_is_removed() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = home.path().join("top");
+        std::fs::create_dir(&path).expect("it can be created");
+        let mut at = openat(CWD, &path, DIRECTORY, Mode::empty()).expect("it exists");
+        for level in 0..100_000 {
+            if level % 1000 == 0 {
+                for name in ["file", ".removed-7"] {
+                    openat(&at, name, OFlags::CREATE, Mode::RUSR).expect("it can be created");
+                }
+                mkdirat(&at, "other", Mode::RWXU).expect("it can be created");
+            }
+            mkdirat(&at, "d", Mode::RWXU).expect("it can be created");
+            at = openat(&at, "d", DIRECTORY, Mode::empty()).expect("it exists");
+        }
+        std::os::unix::fs::symlink("/", path.join("link")).expect("it can be created");
+        remove_tree(&path).expect("it can be removed");
+        assert!(!path.exists());
+    }
 
     #[test]
     fn environment_files_parse_like_systemd() {

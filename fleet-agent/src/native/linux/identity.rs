@@ -6,11 +6,12 @@ use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fleet_core::graph::ExecEnvironment;
+use fleet_core::graph::{DirectoryPath, ExecEnvironment};
 use fleet_unitfile::SpecifierContext;
 use fleet_unitfile::specifier::Specifier;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
+use super::dynamic_user::DynamicIds;
 use super::files::parse_file;
 use crate::files::create_private_dir;
 
@@ -30,6 +31,8 @@ pub(crate) struct Identity {
     /// All supplementary groups.
     pub(crate) groups: Option<Vec<u32>>,
     pub(crate) user: Option<User>,
+    /// Whether the user may exist only while the unit runs.
+    pub(crate) is_dynamic: bool,
 }
 
 /// Shells that refuse logins, which count as no shell.
@@ -75,10 +78,21 @@ pub(crate) enum UnknownAccount {
     Group(String),
 }
 
-/// Looks up the user and groups of a unit in the current accounts of the machine.
-pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
-    let mut identity = Identity::default();
-    if let Some(name) = &exec_env.user {
+/// Looks up the user and groups of a unit in the current accounts of the machine. A unit with a
+/// dynamic user has taken `dynamic` before.
+pub(crate) fn look_up(
+    exec_env: &ExecEnvironment,
+    dynamic: Option<&DynamicIds>,
+) -> Result<Identity, UnknownAccount> {
+    let mut identity = Identity { is_dynamic: dynamic.is_some(), ..Identity::default() };
+    if let Some(DynamicIds { user, uid, gid, .. }) = dynamic {
+        (identity.uid, identity.gid) = (Some(*uid), Some(*gid));
+        // It has no shell, and as a home only that of the supervisor, as under systemd.
+        let needs_home = exec_env.directory.path == DirectoryPath::Home;
+        let home = needs_home.then(own_home).flatten().unwrap_or_default();
+        let shell = String::new();
+        identity.user = Some(User { name: user.clone(), home, shell });
+    } else if let Some(name) = &exec_env.user {
         let unknown = || UnknownAccount::User(format!("there is no user {name:?} on this machine"));
         let account = account(name).ok_or_else(unknown)?;
         identity.uid = Some(account.uid.as_raw());
@@ -89,7 +103,7 @@ pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAcc
             shell: account.shell.to_string_lossy().into_owned(),
         });
     }
-    if let Some(name) = &exec_env.group {
+    if let Some(name) = exec_env.group.as_ref().filter(|_| dynamic.is_none()) {
         identity.gid = Some(group(name)?);
     }
     identity.groups = groups(exec_env, &identity)?;

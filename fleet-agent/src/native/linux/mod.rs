@@ -10,14 +10,17 @@
 //! | `process_info`, `process_table`, `probe_cache` | the processes of a run, found by a scan |
 //! | `cgroup`, `limits` | control groups; limits of open files and of groups |
 //! | `identity` | users, groups, and the values of specifiers |
+//! | `dynamic_user`, `ipc` | users that exist while a unit runs, and their IPC objects |
 //! | `sockets` | sockets and FIFOs at which services listen |
 //! | `files` | files that units name, and changes of files |
 
 pub(super) mod cgroup;
 pub(super) mod child;
+pub(super) mod dynamic_user;
 pub(super) mod exit;
 pub(super) mod files;
 pub(super) mod identity;
+pub(super) mod ipc;
 pub(super) mod limits;
 pub(super) mod probe_cache;
 pub(super) mod proc;

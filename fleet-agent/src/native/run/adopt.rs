@@ -238,7 +238,7 @@ fn adopt_processes(
 fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, ProcessHandle)>> {
     let is_own =
         |process| belongs_to_run(process, run.group.as_ref(), &run.invocation, &run.leaders);
-    let named = pidfile::named(spec, pid_file_owner(spec), is_own)?;
+    let named = pidfile::named(spec, pid_file_owner(spec, run.dynamic.as_deref()), is_own)?;
     let watched = named.map(ProcessHandle::open).transpose()?.flatten();
     Ok(named.zip(watched))
 }

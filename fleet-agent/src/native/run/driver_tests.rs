@@ -324,7 +324,7 @@ async fn std_spawn_applies_the_same_setup() {
         let variables = [("WHO", "me"), (SYSTEMD_EXEC_PID, ""), ("PATH", "/bin:/usr/bin")];
         let plan = ExecContext {
             input: None,
-            plan: None,
+            order: None,
             program: program.into(),
             name: "shell".into(),
             arguments: vec!["-c".into(), script.into()],
@@ -419,7 +419,7 @@ async fn program_runs_in_a_cgroup_that_was_killed_before() {
     for identity in [None, Some(rights())] {
         let context = ExecContext {
             input: None,
-            plan: None,
+            order: None,
             program: "/bin/sh".into(),
             name: "sh".into(),
             arguments: ["-c", "grep -q /born.0 /proc/self/cgroup"].map(Into::into).to_vec(),

@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput, Run};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -44,8 +45,18 @@ pub(crate) struct ExecContext {
     /// Files for stdout and stderr; `None` inherits ours.
     pub(crate) outputs: [Option<File>; 2],
     pub(crate) setup: ChildSetup,
-    /// The steps, if the program is an executor, and the other end of its standard input.
-    pub(crate) plan: Option<(UnixStream, Box<ExecPlan>)>,
+    /// The order, if the program is an executor.
+    pub(crate) order: Option<ExecOrder>,
+}
+
+/// The order to an executor.
+#[derive(Debug)]
+pub(crate) struct ExecOrder {
+    /// The other end of its standard input.
+    connection: UnixStream,
+    plan: Box<ExecPlan>,
+    /// Time to wait for the program of the unit to begin.
+    patience: Duration,
 }
 
 /// A process that was not started.
@@ -69,6 +80,7 @@ impl ExecContext {
     pub(crate) fn confined(
         executor: &Executor,
         plan: ExecPlan,
+        patience: Duration,
         outputs: [Option<File>; 2],
         setup: ChildSetup,
     ) -> io::Result<Self> {
@@ -83,7 +95,7 @@ impl ExecContext {
             input: Some(File::from(OwnedFd::from(input))),
             outputs,
             setup,
-            plan: Some((connection, Box::new(plan))),
+            order: Some(ExecOrder { connection, plan: Box::new(plan), patience }),
         })
     }
 
@@ -95,7 +107,7 @@ impl ExecContext {
         group: &File,
         list: impl FnOnce() -> io::Result<File>,
     ) -> Result<Child, StartError> {
-        let plan = self.plan.take();
+        let order = self.order.take();
         let program = self.program()?;
         let child = match self.spawn_request(&program)?.clone_child(Some(group.as_fd()))? {
             Some(child) => {
@@ -107,12 +119,12 @@ impl ExecContext {
                 self.spawn(program)?
             }
         };
-        executed(child, plan)
+        executed(child, order)
     }
 
     /// Starts the process.
     pub(crate) fn start(mut self) -> Result<Child, StartError> {
-        let plan = self.plan.take();
+        let order = self.order.take();
         let program = self.program()?;
         let child = match self.spawn_request(&program)?.clone_child(None)? {
             Some(child) => {
@@ -121,7 +133,7 @@ impl ExecContext {
             }
             None => self.spawn(program)?,
         };
-        executed(child, plan)
+        executed(child, order)
     }
 
     /// Spawns the process with the standard library, including the setup before the exec.
@@ -164,11 +176,15 @@ impl ExecContext {
 
 /// Waits until an executor has executed the program of the unit. No other copy of its standard
 /// input may be open here, because the end of the connection is awaited.
-fn executed(child: Child, plan: Option<(UnixStream, Box<ExecPlan>)>) -> Result<Child, StartError> {
-    let Some((mut connection, plan)) = plan else { return Ok(child) };
-    match executor::command(&mut connection, &plan)? {
+fn executed(mut child: Child, order: Option<ExecOrder>) -> Result<Child, StartError> {
+    let Some(ExecOrder { mut connection, plan, patience }) = order else { return Ok(child) };
+    match executor::command(&mut connection, &plan, patience) {
         None => Ok(child),
-        Some(failure) => Err(StartError::Executor(failure)),
+        Some(failure) => {
+            // It may still wait. If it has ended, there is nothing to kill.
+            drop(child.start_kill());
+            Err(StartError::Executor(failure))
+        }
     }
 }
 
@@ -342,6 +358,35 @@ mod tests {
     use fleet_core::graph::EnvironmentFile;
 
     use super::*;
+
+    /// Starts a program as an executor, which must fail. Returns the failed step.
+    fn failed_step(program: &str, patience: Duration) -> String {
+        let plan = ExecPlan { arguments: vec!["/bin/web".to_owned()], ..ExecPlan::default() };
+        let (executor, setup) = (Executor::at(program), ChildSetup::default());
+        let nowhere = File::options().write(true).open("/dev/null").expect("it exists");
+        let context =
+            ExecContext::confined(&executor, plan, patience, [Some(nowhere), None], setup);
+        match context.expect("sockets can be created").start() {
+            Err(StartError::Executor(failure)) => failure.step,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Regression: the end of the connection counted as the exec of the program.
+    #[tokio::test]
+    async fn executor_that_ends_in_its_setup_is_a_failed_start() {
+        let expected = "set up its process: the executor ended before the program began";
+        for program in ["/bin/false", "/bin/cat"] {
+            assert_eq!(failed_step(program, Duration::from_secs(30)), expected, "{program}");
+        }
+    }
+
+    /// Regression: the supervisor waited for the server of a file system forever.
+    #[tokio::test]
+    async fn executor_that_takes_too_long_is_killed() {
+        let step = failed_step("/usr/bin/yes", Duration::from_millis(10));
+        assert_eq!(step, "run /bin/web: the set-up took longer than 0 s");
+    }
 
     #[test]
     fn later_sources_override_and_identity_is_last() {

@@ -1,31 +1,25 @@
-//! Files that the service manager provides to the processes of a run: directories, credentials, and
-//! private temporary directories.
+//! Files that the service manager provides to the processes of a run: credentials and private
+//! temporary directories, besides the directories that the unit names.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown, symlink,
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
 use std::path::{Path, PathBuf};
 
 use fleet_core::graph::ExecEnvironment;
 use fleet_core::graph::exec_options::{
-    Credential, CredentialSource, DirectoryGroup, DirectoryKind, PreserveRuntime,
+    Credential, CredentialSource, DirectoryKind, PreserveRuntime,
 };
 use fleet_core::graph::sandbox::SandboxSwitch;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, chownat, fstat, openat};
-use rustix::process::{Gid, Uid};
 
+use super::exec_directories::create_directories;
 use super::process::SpawnFailure;
+use crate::native::linux::files::remove_tree;
 use crate::native::linux::identity::Identity;
 
 /// Exit statuses of systemd for these files.
-const RUNTIME_DIRECTORY: i32 = 233;
-const STATE_DIRECTORY: i32 = 238;
-const CACHE_DIRECTORY: i32 = 239;
-const LOGS_DIRECTORY: i32 = 240;
-const CONFIGURATION_DIRECTORY: i32 = 241;
 const CREDENTIALS: i32 = 243;
 const NAMESPACE: i32 = 226;
 
@@ -62,7 +56,8 @@ impl ExecResources {
             if group.paths.is_empty() {
                 continue;
             }
-            create_directories(kind, group, identity)?;
+            let is_private = identity.is_dynamic && exec.directories.may_be_private(kind);
+            create_directories(kind, group, is_private, identity)?;
             let paths: Vec<&str> = group.paths.iter().map(|(path, _)| &**path).collect();
             variables.push((kind.variable(), paths.join(":")));
         }
@@ -106,11 +101,17 @@ impl ExecResources {
             PreserveRuntime::Restart => restarts,
             PreserveRuntime::Yes => true,
         };
-        let runtime = &exec.directories.of(DirectoryKind::Runtime).paths;
+        let group = exec.directories.of(DirectoryKind::Runtime);
+        let runtime = &group.paths;
+        let private: Vec<PathBuf> = match exec.sandbox.has(SandboxSwitch::DynamicUser) {
+            true => runtime.iter().map(|(path, _)| group.private_path(path).into()).collect(),
+            false => Vec::new(),
+        };
         for (path, links) in runtime.iter().filter(|_| !keeps) {
             all.push(Path::new(path));
             all_links.extend(links.iter().map(Path::new));
         }
+        all.extend(private.iter().filter(|_| !keeps).map(PathBuf::as_path));
         if !exec.credentials.is_empty() {
             all.push(&self.credentials);
         }
@@ -121,7 +122,7 @@ impl ExecResources {
         all.extend(all_links.into_iter().filter(|link| link.is_symlink()));
         for path in all {
             let removed = match fs::symlink_metadata(path) {
-                Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+                Ok(found) if found.is_dir() => remove_tree(path),
                 Ok(_) => fs::remove_file(path),
                 Err(error) => Err(error),
             };
@@ -195,122 +196,8 @@ fn read_credential(path: &str) -> io::Result<Vec<u8>> {
     Ok(contents)
 }
 
-fn failure(code: i32, action: String, error: &io::Error) -> SpawnFailure {
+pub(super) fn failure(code: i32, action: String, error: &io::Error) -> SpawnFailure {
     SpawnFailure::of(code, format!("{action}: {error}"), error)
-}
-
-fn create_directories(
-    kind: DirectoryKind,
-    group: &DirectoryGroup,
-    identity: &Identity,
-) -> Result<(), SpawnFailure> {
-    let code = match kind {
-        DirectoryKind::Runtime => RUNTIME_DIRECTORY,
-        DirectoryKind::State => STATE_DIRECTORY,
-        DirectoryKind::Cache => CACHE_DIRECTORY,
-        DirectoryKind::Logs => LOGS_DIRECTORY,
-        _ => CONFIGURATION_DIRECTORY,
-    };
-    for (path, links) in &group.paths {
-        let path = Path::new(path);
-        let is_configuration = kind == DirectoryKind::Configuration;
-        // An existing configuration belongs to its administrator.
-        let created = if is_configuration && path.is_dir() {
-            Ok(())
-        } else {
-            create_directory(path, group.mode).and_then(|directory| give(&directory, identity))
-        };
-        created.map_err(|error| {
-            failure(code, format!("cannot create the directory {}", path.display()), &error)
-        })?;
-        for link in links {
-            create_link(path, Path::new(link)).map_err(|error| {
-                failure(code, format!("cannot create the symbolic link {link}"), &error)
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// Creates a directory with this mode, and the directories above it.
-fn create_directory(path: &Path, mode: u32) -> io::Result<OwnedFd> {
-    if let Some(above) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o755).create(above)?;
-    }
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        created => created?,
-    }
-    let directory = open_directory(path)?;
-    // Not subject to our own file mode creation mask.
-    rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode))?;
-    Ok(directory)
-}
-
-/// Opens a directory. A unit may own the directory above it, so a symbolic link counts only if our
-/// own user has created it.
-fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    let found = fs::symlink_metadata(path)?;
-    if found.is_symlink() && found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("it is a symbolic link of another user"));
-    }
-    let path = if found.is_symlink() { fs::canonicalize(path)? } else { path.to_owned() };
-    Ok(openat(CWD, path, DIRECTORY, Mode::empty())?)
-}
-
-const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-fn create_link(target: &Path, link: &Path) -> io::Result<()> {
-    // Relative where that is simple, as in systemd.
-    let is_beside = target.parent() == link.parent();
-    let name = target.file_name().map(Path::new).filter(|_| is_beside);
-    match symlink(name.unwrap_or(target), link) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && link.is_symlink() => Ok(()),
-        created => created,
-    }
-}
-
-/// Gives a directory with everything in it to a user and group, unless it is theirs already. A
-/// program that changes the directory meanwhile cannot lead this outside of it.
-fn give(directory: &OwnedFd, identity: &Identity) -> io::Result<()> {
-    let (uid, gid) = (identity.uid.map(Uid::from_raw), identity.gid.map(Gid::from_raw));
-    let found = fstat(directory)?;
-    let has_user = identity.uid.is_none_or(|uid| uid == found.st_uid);
-    if has_user && identity.gid.is_none_or(|gid| gid == found.st_gid) {
-        return Ok(());
-    }
-    give_entries(directory, uid, gid, 0)?;
-    // The directory itself is last: if this is interrupted, the next start tries again. A change of
-    // the owner removes special mode bits.
-    rustix::fs::fchown(directory, uid, gid)?;
-    Ok(rustix::fs::fchmod(directory, Mode::from_raw_mode(found.st_mode & 0o7777))?)
-}
-
-/// Maximum depth of a tree that is given to another user: each level takes a part of the stack.
-const MAX_DEPTH: usize = 256;
-
-fn give_entries(
-    directory: &OwnedFd,
-    uid: Option<Uid>,
-    gid: Option<Gid>,
-    depth: usize,
-) -> io::Result<()> {
-    if depth > MAX_DEPTH {
-        return Err(io::Error::other("its directories are nested too deeply"));
-    }
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        if entry.file_type() == FileType::Directory {
-            give_entries(&openat(directory, name, DIRECTORY, Mode::empty())?, uid, gid, depth + 1)?;
-        }
-        chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
-    }
-    Ok(())
 }
 
 /// Creates a directory that only root can enter, with a `tmp` in it that everyone can use.
@@ -350,7 +237,8 @@ mod tests {
         ] {
             let mut exec = ExecEnvironment::default();
             let [runtime, state, ..] = &mut exec.directories.kinds;
-            *runtime = DirectoryGroup { paths: vec![(at("r/a"), vec![at("link")])], mode: 0o750 };
+            runtime.paths = vec![(at("r/a"), vec![at("link")])];
+            runtime.mode = 0o750;
             state.paths = vec![(at("s"), Vec::new())];
             exec.directories.preserve_runtime = preserve;
             let variables = resources.create(&exec, &Identity::default());

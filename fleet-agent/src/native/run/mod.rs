@@ -5,7 +5,7 @@
 //! | `machine` | decides, without I/O: phases, outcome, events for the planner |
 //! | `driver` | carries out the actions of `machine`, and passes events to it |
 //! | `conditions`, `exec_context`, `process` | the start of a process |
-//! | `exec_resources` | directories and files that exist for the run |
+//! | `exec_resources`, `exec_directories` | directories and files that exist for the run |
 //! | `sd_notify_socket`, `readiness_line`, `pidfile` | how a service reports that it is ready |
 //! | `descriptors` | sockets and stored descriptors that services get |
 //! | `kill_all` | the end of all processes |
@@ -18,6 +18,7 @@ pub(super) mod driver;
 #[cfg(test)]
 pub(super) mod driver_tests;
 pub(super) mod exec_context;
+pub(super) mod exec_directories;
 pub(super) mod exec_resources;
 pub(super) mod kill_all;
 pub(super) mod machine;

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput};
 use rustix::io::Errno;
@@ -22,6 +23,7 @@ use crate::native::linux::cgroup::{Group, filters};
 use crate::native::linux::child::{
     ChildSetup, Credentials, ExecStep, InheritedDescriptors, WorkingDirectory, limits,
 };
+use crate::native::linux::dynamic_user::DynamicIds;
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::files::{open_nonblocking, open_or_create};
 use crate::native::linux::identity::{Identity, UnknownAccount, look_up, own_home};
@@ -67,7 +69,7 @@ pub(crate) fn spawn(
     mut extra: Vec<(&str, String)>,
     context: &SpawnContext<'_>,
 ) -> Result<Child, SpawnFailure> {
-    let identity = look_up(exec_env).map_err(SpawnFailure::unknown)?;
+    let identity = look_up(exec_env, context.dynamic).map_err(SpawnFailure::unknown)?;
     extra.extend(context.resources.create(exec_env, &identity)?);
     // As in systemd, a failure here has no exit code, since there is no process yet.
     let environment = collect(exec_env, passed, identity.user.as_ref(), &extra)
@@ -80,8 +82,9 @@ pub(crate) fn spawn(
     let executor = context.executor.filter(|_| !command.unconfined);
     let context = match executor {
         Some(executor) => {
+            let patience = context.patience;
             let plan = plan(command, exec_env, &identity, environment, context)?;
-            ExecContext::confined(executor, plan, outputs(exec_env, log)?, setup)
+            ExecContext::confined(executor, plan, patience, outputs(exec_env, log)?, setup)
                 .map_err(|error| SpawnFailure::exec(command, &error))?
         }
         None => {
@@ -107,8 +110,12 @@ pub(crate) struct SpawnContext<'a> {
     /// The program that confines the process, if the unit needs it.
     pub(crate) executor: Option<&'a Executor>,
     pub(crate) resources: &'a ExecResources,
+    /// The user of the run, if it is a dynamic one.
+    pub(crate) dynamic: Option<&'a DynamicIds>,
     /// An empty file without permissions.
     pub(crate) empty_file: &'a Path,
+    /// Time that an executor may take.
+    pub(crate) patience: Duration,
     /// The main process, unless this is its start.
     pub(crate) main: Option<u32>,
     /// Descriptors that the process inherits from number 3 on.
@@ -141,7 +148,7 @@ fn direct(
         },
         environment,
         input: None,
-        plan: None,
+        order: None,
     })
 }
 
@@ -180,6 +187,7 @@ fn plan(
     let context = SandboxContext {
         private_tmp: context.resources.private_tmp(),
         empty_file: context.empty_file.display().to_string(),
+        ids: (identity.uid, identity.gid),
         main: context.main,
     };
     confine(&mut plan, exec_env, &context).map_err(|error| {
@@ -336,6 +344,11 @@ fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
 impl SpawnFailure {
     fn new(code: i32, message: String) -> Self {
         Self { message, end: ProcessExit::Code(code) }
+    }
+
+    /// Creates the failure to take a dynamic user.
+    pub(crate) fn dynamic_user(name: &str, error: &io::Error) -> Self {
+        Self::of(USER, format!("cannot create its dynamic user {name:?}: {error}"), error)
     }
 
     fn unknown(account: UnknownAccount) -> Self {

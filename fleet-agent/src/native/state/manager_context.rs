@@ -19,6 +19,7 @@ use super::unit_directory::{RunRecord, SharedStorage, UnitDirectory};
 use crate::files::{create_private_dir, write_atomic};
 use crate::native::executor::Executor;
 use crate::native::linux::cgroup::{Group, Groups};
+use crate::native::linux::dynamic_user::DynamicUsers;
 use crate::native::linux::proc::{Boot, started};
 use crate::native::linux::process_table::{ProcessTable, Tracking};
 use crate::native::log::rate_limit::{RateLimitedLog, RecordingHealth};
@@ -62,6 +63,8 @@ pub(crate) struct ManagerContext {
     pub(crate) executor: Option<Executor>,
     /// Descriptors that services get.
     pub(crate) descriptors: DescriptorTable,
+    /// Users that exist while units run.
+    pub(crate) dynamic_users: DynamicUsers,
     /// Shutdown of all units.
     pub(crate) shutdown: ShutdownMarker,
     /// Log messages about runs and logs that cannot be written.
@@ -98,6 +101,7 @@ impl ManagerContext {
             process_table: ProcessTable::default(),
             executor,
             descriptors: DescriptorTable::default(),
+            dynamic_users: DynamicUsers::default(),
             shutdown: ShutdownMarker::new(directories.runtime.join(SHUTDOWN)),
             write_failures: RateLimitedLog::default(),
             recording: RecordingHealth::default(),

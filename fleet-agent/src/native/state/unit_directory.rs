@@ -42,6 +42,7 @@ use super::run_journal::RunJournal;
 use super::timer_record::TimerRecord;
 use crate::files::{create_private_dir, write_atomic};
 use crate::native::linux::cgroup::Group;
+use crate::native::linux::dynamic_user::DynamicIds;
 use crate::native::linux::process_info::ProcessId;
 use crate::native::log::Log;
 use crate::native::log::append;
@@ -119,6 +120,9 @@ pub(crate) struct RunRecord {
     /// Control group of the run.
     pub(crate) group: Option<Group>,
     pub(crate) run_state: RunState,
+    /// User of the run, if it is a dynamic one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dynamic: Option<Box<DynamicIds>>,
     /// State of a timer, which has no processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timer: Option<Box<TimerRecord>>,

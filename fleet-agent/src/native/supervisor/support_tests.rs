@@ -61,8 +61,8 @@ fn wrapped(texts: &[String]) -> String {
 
 /// Settings that this supervisor refuses.
 const REFUSED: &[&str] = &[
-    "PrivateUsers=yes",
-    "PrivateUsers=yes\nUMask=9\nPrivatePIDs=yes\n[Unit]\nOnFailure=a.service",
+    "PrivatePIDs=yes",
+    "PrivatePIDs=yes\nUMask=9\nRootEphemeral=yes\n[Unit]\nOnFailure=a.service",
     "PrivatTmp=yes",
 ];
 
@@ -70,10 +70,10 @@ const REFUSED: &[&str] = &[
 fn unsupported_option_is_refused_with_its_line() {
     let messages: Vec<String> = REFUSED.iter().map(|setting| refusal(true, setting)).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    3: PrivateUsers= is not supported: the native supervisor cannot confine processes in
+    3: PrivatePIDs= is not supported: the native supervisor cannot confine processes in
        this way: remove the option, set it to a neutral value, or run the unit under
        systemd, or set native_accept = ["sandboxing"] to run without it
-    3: PrivateUsers= and PrivatePIDs= (line 5) are not supported by the native service
+    3: PrivatePIDs= and RootEphemeral= (line 5) are not supported by the native service
        manager: set native_accept = ["sandboxing"] to run without them; UMask= (line 4)
        is "9": write an octal number from 0 to 0777
     3: PrivatTmp= is not a systemd option in [Service]: write PrivateTmp=

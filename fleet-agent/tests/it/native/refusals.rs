@@ -16,7 +16,7 @@ fn unit(trace: &str, option: &str) -> String {
 }
 
 const REFUSED: [&str; 10] = [
-    "Service.PrivateUsers=yes",
+    "Service.PrivatePIDs=yes",
     "Service.KillMode=none",
     "Service.RootDirectory=/srv",
     "Service.OpenFile=/a",

@@ -14,6 +14,8 @@ pub struct ExecDirectories {
 /// Directories of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryGroup {
+    /// Absolute path of the directory that contains all of them, such as `/var/lib`.
+    pub base: String,
     /// Absolute paths, each with the symbolic links that lead to it.
     pub paths: Vec<(String, Vec<String>)>,
     /// File mode.
@@ -22,7 +24,7 @@ pub struct DirectoryGroup {
 
 impl Default for DirectoryGroup {
     fn default() -> Self {
-        Self { paths: Vec::new(), mode: 0o755 }
+        Self { base: String::new(), paths: Vec::new(), mode: 0o755 }
     }
 }
 
@@ -59,11 +61,44 @@ impl DirectoryKind {
     }
 }
 
+impl DirectoryGroup {
+    /// Returns the directory that only root can enter, for directories of dynamic users.
+    #[must_use]
+    pub fn private_base(&self) -> String {
+        format!("{}/private", self.base)
+    }
+
+    /// Returns the path of a directory in [`private_base`](Self::private_base).
+    #[must_use]
+    pub fn private_path(&self, path: &str) -> String {
+        let below = path.strip_prefix(&self.base).unwrap_or(path);
+        format!("{}/{}", self.private_base(), below.trim_start_matches('/'))
+    }
+
+    /// Returns whether another of the directories contains this one.
+    #[must_use]
+    pub fn is_nested(&self, path: &str) -> bool {
+        let contains = |other: &str| path.strip_prefix(other).is_some_and(|it| it.starts_with('/'));
+        self.paths.iter().any(|(other, _)| contains(other))
+    }
+}
+
 impl ExecDirectories {
     /// Returns the directories of a kind.
     #[must_use]
     pub fn of(&self, kind: DirectoryKind) -> &DirectoryGroup {
         &self.kinds[kind as usize]
+    }
+
+    /// Returns whether the directories of a kind are in a `private` directory, which only root can
+    /// enter, if the unit has a dynamic user.
+    #[must_use]
+    pub fn may_be_private(&self, kind: DirectoryKind) -> bool {
+        match kind {
+            DirectoryKind::Configuration => false,
+            DirectoryKind::Runtime => self.preserve_runtime != PreserveRuntime::No,
+            _ => true,
+        }
     }
 
     /// Returns whether there are no directories.
@@ -119,6 +154,8 @@ pub struct Scheduling {
     pub io_class: Option<i32>,
     /// `IOSchedulingPriority=`, from 0 (first) to 7.
     pub io_priority: Option<i32>,
+    /// `CoredumpFilter=`, in the kernel's bits.
+    pub coredump_filter: Option<u32>,
     /// `TimerSlackNSec=` in nanoseconds.
     pub timer_slack: Option<u64>,
 }

@@ -27,6 +27,14 @@ pub struct Sandbox {
     pub ambient_capabilities: CapabilitySet,
     /// `SecureBits=`, in the kernel's bits.
     pub secure_bits: u32,
+    /// `NetworkNamespacePath=`: absolute path of a network namespace.
+    pub network_namespace: Option<String>,
+    /// `IPCNamespacePath=`: absolute path of an IPC namespace.
+    pub ipc_namespace: Option<String>,
+    /// `Personality=`, as the kernel's number.
+    pub personality: Option<u32>,
+    /// `KeyringMode=`.
+    pub keyring: KeyringMode,
     /// `RestrictAddressFamilies=`; `None` permits all.
     pub address_families: Option<AddressFamilies>,
     /// `RestrictNamespaces=`: the types that may be created, as `CLONE_NEW…` bits. `None` permits
@@ -43,6 +51,8 @@ pub struct Sandbox {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are those of the options")]
 pub enum SandboxSwitch {
+    /// The user exists only while the unit runs. Other switches follow from it.
+    DynamicUser,
     LockPersonality,
     MemoryDenyWriteExecute,
     /// `SystemCallArchitectures=native`.
@@ -53,6 +63,7 @@ pub enum SandboxSwitch {
     PrivateMounts,
     PrivateNetwork,
     PrivateTmp,
+    PrivateUsers,
     /// `ProcSubset=pid`.
     ProcSubsetPid,
     ProtectClock,
@@ -91,6 +102,18 @@ pub enum ProtectHome {
     ReadOnly,
     /// Mounts empty file systems over the home directories.
     Tmpfs,
+}
+
+/// Values of `KeyringMode=`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeyringMode {
+    /// Keeps the session keyring of the supervisor.
+    #[default]
+    Inherit,
+    /// Creates a session keyring for each process.
+    Private,
+    /// Also links the keyring of the user into it.
+    Shared,
 }
 
 /// Access to a path and everything below it.

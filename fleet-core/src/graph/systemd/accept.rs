@@ -49,7 +49,7 @@ impl fmt::Display for OptionGroup {
 ///
 /// let mut accepted = AcceptedOptions::default();
 /// accepted.add("sandboxing")?;
-/// accepted.add("Personality")?;
+/// accepted.add("RootImage")?;
 /// let error = accepted.add("PrivatTmp").unwrap_err().to_string();
 /// assert!(error.ends_with("write PrivateTmp"), "{error}");
 /// # Ok::<(), fleet_core::graph::systemd::UnknownOption>(())

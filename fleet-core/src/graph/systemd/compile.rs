@@ -61,9 +61,9 @@ pub struct CompiledUnit {
 /// use fleet_core::graph::systemd::{CompileOptions, compile};
 /// use fleet_unitfile::UnitFile;
 ///
-/// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nPrivateUsers=yes\n")?;
+/// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nPrivatePIDs=yes\n")?;
 /// let refusals = compile(&"web.service".parse()?, &file, &CompileOptions::default()).unwrap_err();
-/// let expected = "web.service:3:1: Service.PrivateUsers is not supported: ";
+/// let expected = "web.service:3:1: Service.PrivatePIDs is not supported: ";
 /// assert!(refusals.to_string().starts_with(expected));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -7,7 +7,7 @@ use fleet_unitfile::values::{cunescape, parse_bool, parse_timespan, split_words}
 use super::value::{ValueContext, absolute, choice, flag, number, read_resettable, unreadable};
 use crate::graph::model::ExecEnvironment;
 use crate::graph::model::exec_options::{
-    Credential, CredentialSource, DirectoryKind, PreserveRuntime, Scheduling,
+    Credential, CredentialSource, DirectoryGroup, DirectoryKind, PreserveRuntime, Scheduling,
 };
 
 /// Applies an option. Returns `None` if it is none of these.
@@ -18,8 +18,8 @@ pub(super) fn apply(
     unit: &ValueContext<'_>,
 ) -> Option<Result<(), String>> {
     if let Some((_, kind, base)) = DIRECTORIES.iter().find(|(known, ..)| *known == name) {
-        let paths = &mut exec.directories.kinds[*kind as usize].paths;
-        return Some(add_directories(paths, base, value, unit));
+        let group = &mut exec.directories.kinds[*kind as usize];
+        return Some(add_directories(group, base, value, unit));
     }
     let of_mode = |known: &str| name.strip_suffix("Mode") == Some(known);
     if let Some((_, kind, _)) = DIRECTORIES.iter().find(|(known, ..)| of_mode(known)) {
@@ -68,24 +68,25 @@ const DIRECTORIES: [(&str, DirectoryKind, &str); 5] = [
 ];
 
 fn add_directories(
-    paths: &mut Vec<(String, Vec<String>)>,
+    group: &mut DirectoryGroup,
     base: &str,
     value: &str,
     unit: &ValueContext<'_>,
 ) -> Result<(), String> {
     if value.is_empty() {
-        paths.clear();
+        *group = DirectoryGroup { mode: group.mode, ..DirectoryGroup::default() };
     }
     for word in split_words(value).map_err(unreadable)? {
         let word = unit.expand(&word)?;
         let base = unit.expand(base)?;
+        group.base.clone_from(&base);
         let (path, link) =
             word.split_once(':').map_or((&*word, None), |(path, link)| (path, Some(link)));
         let path = below(&base, path)?;
         let link = link.map(|link| below(&base, link)).transpose()?;
-        match paths.iter_mut().find(|(known, _)| *known == path) {
+        match group.paths.iter_mut().find(|(known, _)| *known == path) {
             Some((_, links)) => links.extend(link),
-            None => paths.push((path, link.into_iter().collect())),
+            None => group.paths.push((path, link.into_iter().collect())),
         }
     }
     Ok(())
@@ -192,10 +193,52 @@ fn take_scheduling(
         "IOSchedulingPriority" => {
             it.io_priority = read_resettable(value, |value| number(value, 0, 7))?;
         }
+        "CoredumpFilter" => match value {
+            "" => it.coredump_filter = None,
+            value => {
+                let added = coredump_filter(value)?;
+                it.coredump_filter = Some(it.coredump_filter.unwrap_or_default() | added);
+            }
+        },
         "TimerSlackNSec" => it.timer_slack = read_resettable(value, nanoseconds)?,
         _ => return Ok(None),
     }
     Ok(Some(()))
+}
+
+/// Names of the kernel's bits, beginning with the lowest one.
+const DUMPED: [&str; 9] = [
+    "private-anonymous",
+    "shared-anonymous",
+    "private-file-backed",
+    "shared-file-backed",
+    "elf-headers",
+    "private-huge",
+    "shared-huge",
+    "private-dax",
+    "shared-dax",
+];
+
+/// Reads kinds of memory that a core dump contains: names, or a hexadecimal mask.
+fn coredump_filter(value: &str) -> Result<u32, String> {
+    const DEFAULT: u32 = 0x33;
+    const ALL: u32 = (1 << DUMPED.len()) - 1;
+    let mut mask = 0;
+    for word in value.split_whitespace() {
+        let bit = DUMPED.iter().position(|known| *known == word);
+        let digits = word.strip_prefix("0x").unwrap_or(word);
+        let read = match (word, bit) {
+            ("all", _) => Some(ALL),
+            ("default", _) => Some(DEFAULT),
+            (_, Some(bit)) => Some(1 << bit),
+            (_, None) => u32::from_str_radix(digits, 16).ok(),
+        };
+        let names = DUMPED.join(", ");
+        mask |= read.ok_or_else(|| {
+            format!("has {word:?}: write default, all, a hexadecimal mask, or some of {names}")
+        })?;
+    }
+    Ok(mask)
 }
 
 fn nanoseconds(value: &str) -> Result<u64, String> {
@@ -257,6 +300,7 @@ mod tests {
         ExecDirectories {
             kinds: [
                 DirectoryGroup {
+                    base: "/run",
                     paths: [
                         (
                             "/run/a",
@@ -270,6 +314,7 @@ mod tests {
                     mode: 488,
                 },
                 DirectoryGroup {
+                    base: "/var/lib",
                     paths: [
                         (
                             "/var/lib/d",
@@ -282,14 +327,17 @@ mod tests {
                     mode: 493,
                 },
                 DirectoryGroup {
+                    base: "",
                     paths: [],
                     mode: 493,
                 },
                 DirectoryGroup {
+                    base: "",
                     paths: [],
                     mode: 493,
                 },
                 DirectoryGroup {
+                    base: "/etc",
                     paths: [
                         (
                             "/etc/a",
@@ -309,7 +357,8 @@ mod tests {
         let exec = read(
             "LoadCredential=key:/etc/key\nSetCredential=key:a:b\\x41\nLoadCredential=key:/etc/%p\n\
              CPUAffinity=0-2,5\nCPUSchedulingPolicy=fifo\nCPUSchedulingPriority=7\n\
-             IOSchedulingClass=idle\nIOSchedulingPriority=3\nTimerSlackNSec=1ms",
+             IOSchedulingClass=idle\nIOSchedulingPriority=3\nTimerSlackNSec=1ms\n\
+             CoredumpFilter=private-anonymous shared-anonymous\nCoredumpFilter=0x4",
         );
         let exec = exec.expect("it is valid");
         insta::assert_debug_snapshot!((exec.credentials, exec.scheduling), @r#"
@@ -347,6 +396,9 @@ mod tests {
                 ),
                 io_priority: Some(
                     3,
+                ),
+                coredump_filter: Some(
+                    7,
                 ),
                 timer_slack: Some(
                     1000000,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use fleet_unitfile::values::{parse_bool, split_words};
 
 use super::privileges::{add_secure_bits, capabilities};
-use super::system_calls;
 use super::value::{ValueContext, absolute, choice, flag, read_resettable, unreadable};
+use super::{privileges, system_calls};
 use crate::graph::model::sandbox::{
     Access, AddressFamilies, BindPath, CapabilitySet, PathAccess, ProtectHome, ProtectSystem,
     Sandbox, SandboxSwitch,
@@ -65,6 +65,14 @@ fn take(
             let present = sandbox.ambient_capabilities;
             sandbox.ambient_capabilities = capabilities(present, CapabilitySet(0), value)?;
         }
+        "NetworkNamespacePath" => {
+            sandbox.network_namespace = read_resettable(value, |value| unit.path(value))?;
+        }
+        "IPCNamespacePath" => {
+            sandbox.ipc_namespace = read_resettable(value, |value| unit.path(value))?;
+        }
+        "Personality" => sandbox.personality = read_resettable(value, privileges::personality)?,
+        "KeyringMode" => sandbox.keyring = privileges::keyring_mode(value)?,
         "SecureBits" => add_secure_bits(&mut sandbox.secure_bits, value)?,
         "RestrictAddressFamilies" => add_families(&mut sandbox.address_families, value)?,
         "RestrictNamespaces" => sandbox.namespaces = namespaces(sandbox.namespaces, value)?,
@@ -92,7 +100,8 @@ fn is_native(word: &str) -> bool {
     word == "native" || is_own
 }
 
-const SWITCHES: [(&str, SandboxSwitch); 16] = [
+const SWITCHES: [(&str, SandboxSwitch); 18] = [
+    ("DynamicUser", SandboxSwitch::DynamicUser),
     ("LockPersonality", SandboxSwitch::LockPersonality),
     ("MemoryDenyWriteExecute", SandboxSwitch::MemoryDenyWriteExecute),
     ("NoNewPrivileges", SandboxSwitch::NoNewPrivileges),
@@ -101,6 +110,7 @@ const SWITCHES: [(&str, SandboxSwitch); 16] = [
     ("PrivateMounts", SandboxSwitch::PrivateMounts),
     ("PrivateNetwork", SandboxSwitch::PrivateNetwork),
     ("PrivateTmp", SandboxSwitch::PrivateTmp),
+    ("PrivateUsers", SandboxSwitch::PrivateUsers),
     ("ProtectClock", SandboxSwitch::ProtectClock),
     ("ProtectControlGroups", SandboxSwitch::ProtectControlGroups),
     ("ProtectHostname", SandboxSwitch::ProtectHostname),
@@ -112,8 +122,9 @@ const SWITCHES: [(&str, SandboxSwitch); 16] = [
 ];
 
 /// Stronger values of switches in later versions of systemd. Here they have the effect of `yes`.
-const STRONGER: [(SandboxSwitch, &str); 4] = [
+const STRONGER: [(SandboxSwitch, &str); 5] = [
     (SandboxSwitch::PrivateTmp, "disconnected"),
+    (SandboxSwitch::PrivateUsers, "self"),
     (SandboxSwitch::ProtectControlGroups, "private"),
     (SandboxSwitch::ProtectControlGroups, "strict"),
     (SandboxSwitch::ProtectHostname, "private"),

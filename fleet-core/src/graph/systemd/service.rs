@@ -6,6 +6,7 @@ use std::time::Duration;
 use fleet_unitfile::{UnitName, UnitType};
 
 use super::draft::{Draft, OptionName, Type, UnitProblems};
+use super::privileges;
 use super::value::Span;
 use crate::graph::model::{
     DelayGrowth, ExitType, InitUnit, Name, NotifyAccess, OnCleanExit, Readiness, Restart,
@@ -141,9 +142,12 @@ impl Draft {
     pub(super) fn unit(self, name: Name, unit_type: UnitType) -> InitUnit {
         let own = Target::from(&name);
         let (kind, timeouts, restart, run) = match unit_type {
-            UnitType::Service => {
-                (self.graph_kind(), self.timeouts(), self.restarts.policy(), self.finished_run())
-            }
+            UnitType::Service => (
+                self.graph_kind(),
+                self.timeouts(),
+                self.restarts.policy(),
+                self.finished_run(&name),
+            ),
             _ => (ServiceType::Virtual, Timeouts::default(), Restart::never(), Run::default()),
         };
         InitUnit {
@@ -176,7 +180,7 @@ impl Draft {
         Timeouts { start, stop: self.timeout_stop.map_or(DEFAULT_TIMEOUT, |span| span.0), reload }
     }
 
-    fn finished_run(&self) -> Run {
+    fn finished_run(&self, name: &Name) -> Run {
         let stop = self.timeouts().stop;
         let kind = self.kind();
         let reloads = kind == Type::NotifyReload;
@@ -196,6 +200,7 @@ impl Draft {
             runtime_max: self.run.runtime_max.filter(|_| !oneshot),
             ..self.run.clone()
         };
+        privileges::imply_dynamic_user(&mut run.exec_environment, name.as_str());
         if self.permissions_start_only {
             let lists = [&mut run.start_pre, &mut run.start_post, &mut run.reload, &mut run.stop];
             let others = lists.into_iter().chain([&mut run.stop_post]).flatten();

@@ -139,7 +139,6 @@ pub(super) const SERVICE: &[Group] = &[
     (RefusedUnless(NO, CONFINES), SWITCHES),
     (RefusedUnless(&[""], CONFINES), CONFINING),
     (Refused(CONFINES), CONFINING_EVEN_IF_EMPTY),
-    (RefusedUnless(&["inherit"], CONFINES), &["KeyringMode"]),
     (Refused(CREDENTIALS), CREDENTIAL_OPTIONS),
     (Refused(DIRECTORIES), DIRECTORY_OPTIONS),
     (Refused(INPUT), &["StandardInputData", "StandardInputText"]),
@@ -149,7 +148,7 @@ pub(super) const SERVICE: &[Group] = &[
     (Ignored("has no effect, because logins are not recorded"), &["UtmpIdentifier", "UtmpMode"]),
     (Ignored("has no effect, because calls are not logged"), &["SystemCallLog"]),
     (Ignored("has no effect without RootDirectory="), &["MountAPIVFS", "RootDirectoryStartOnly"]),
-    (Ignored("has no effect: IPC objects of the user remain"), &["RemoveIPC"]),
+    (Ignored("has no effect: only IPC objects of dynamic users are removed"), &["RemoveIPC"]),
     (Ignored(OLD_RESOURCES), OLD_RESOURCE_OPTIONS),
     (Ignored("has no effect, because units have no slices"), &["Slice"]),
     (
@@ -245,6 +244,7 @@ pub(super) const SCHEDULING: &[&str] = &[
     "CPUSchedulingPolicy",
     "CPUSchedulingPriority",
     "CPUSchedulingResetOnFork",
+    "CoredumpFilter",
     "IOSchedulingClass",
     "IOSchedulingPriority",
     "TimerSlackNSec",
@@ -256,16 +256,21 @@ pub(super) const SANDBOX: &[&str] = &[
     "BindPaths",
     "BindReadOnlyPaths",
     "CapabilityBoundingSet",
+    "DynamicUser",
     "ExecPaths",
+    "IPCNamespacePath",
     "InaccessibleDirectories",
     "InaccessiblePaths",
+    "KeyringMode",
     "MountFlags",
+    "NetworkNamespacePath",
     "NoExecPaths",
     "PrivateDevices",
     "PrivateIPC",
     "PrivateMounts",
     "PrivateNetwork",
     "PrivateTmp",
+    "PrivateUsers",
     "ProcSubset",
     "ProtectClock",
     "ProtectControlGroups",
@@ -289,6 +294,7 @@ pub(super) const FILTERS: &[&str] = &[
     "LockPersonality",
     "MemoryDenyWriteExecute",
     "NoNewPrivileges",
+    "Personality",
     "RestrictAddressFamilies",
     "RestrictNamespaces",
     "RestrictRealtime",
@@ -350,15 +356,8 @@ const ACCOUNTS: &[&str] = &[
 ];
 
 /// Boolean options that confine a process if they are true.
-const SWITCHES: &[&str] = &[
-    "BindLogSockets",
-    "DelegateNamespaces",
-    "DynamicUser",
-    "PrivateBPF",
-    "PrivatePIDs",
-    "PrivateUsers",
-    "RootEphemeral",
-];
+const SWITCHES: &[&str] =
+    &["BindLogSockets", "DelegateNamespaces", "PrivateBPF", "PrivatePIDs", "RootEphemeral"];
 
 /// Lists and paths that an empty value resets.
 const CONFINING: &[&str] = &[
@@ -367,12 +366,9 @@ const CONFINING: &[&str] = &[
     "BindNetworkInterface",
     "ExtensionDirectories",
     "ExtensionImages",
-    "IPCNamespacePath",
     "IPEgressFilterPath",
     "IPIngressFilterPath",
     "MountImages",
-    "NetworkNamespacePath",
-    "Personality",
     "RestrictFileSystems",
     "RestrictNetworkInterfaces",
     "RootDirectory",
@@ -409,7 +405,7 @@ const CREDENTIAL_OPTIONS: &[&str] =
 const DIRECTORY_OPTIONS: &[&str] =
     &["CacheDirectoryQuota", "LogsDirectoryQuota", "StateDirectoryQuota"];
 
-const NUMA_OPTIONS: &[&str] = &["CoredumpFilter", "MemoryKSM", "NUMAMask", "NUMAPolicy"];
+const NUMA_OPTIONS: &[&str] = &["MemoryKSM", "NUMAMask", "NUMAPolicy"];
 
 const OLD_RESOURCE_OPTIONS: &[&str] = &[
     "BlockIODeviceWeight",

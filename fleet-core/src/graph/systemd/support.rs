@@ -68,7 +68,7 @@ impl Support {
 /// use fleet_core::graph::systemd::{Support, support};
 ///
 /// assert_eq!(support("Service", "ExecStart"), Some(Support::Honoured));
-/// assert!(matches!(support("Service", "PrivateUsers"), Some(Support::RefusedUnless(..))));
+/// assert!(matches!(support("Service", "PrivatePIDs"), Some(Support::RefusedUnless(..))));
 /// assert_eq!(support("Service", "ExecStrat"), None);
 /// ```
 #[must_use]

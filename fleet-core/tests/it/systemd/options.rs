@@ -67,10 +67,10 @@ fn every_option_has_one_support_entry() {
         counts.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
     insta::assert_snapshot!(wrapped(&format!("{}\nall: {total}", output.join("\n"))), @r"
     aside: 1
-    honoured: 302
-    inert: 357
+    honoured: 304
+    inert: 356
     refused: 40
-    refused unless it asks for nothing: 75
+    refused unless it asks for nothing: 74
     all: 775
     ");
 }
@@ -179,6 +179,7 @@ const NEVER_EMPTY: &[&str] = &[
     "DefaultDependencies",
     "DeferAcceptSec",
     "DirectoryMode",
+    "DynamicUser",
     "ExitType",
     "FileDescriptorStoreMax",
     "FinalKillSignal",
@@ -192,6 +193,7 @@ const NEVER_EMPTY: &[&str] = &[
     "KeepAliveIntervalSec",
     "KeepAliveProbes",
     "KeepAliveTimeSec",
+    "KeyringMode",
     "KillSignal",
     "LockPersonality",
     "LogsDirectoryMode",
@@ -212,6 +214,7 @@ const NEVER_EMPTY: &[&str] = &[
     "PrivateMounts",
     "PrivateNetwork",
     "PrivateTmp",
+    "PrivateUsers",
     "ProcSubset",
     "ProtectClock",
     "ProtectControlGroups",
@@ -289,7 +292,7 @@ fn empty_values_reset_or_are_refused() {
 
 #[test]
 fn accepted_options_are_ignored_with_a_remark() {
-    let text = "[Service]\nExecStart=/bin/true\nPrivateUsers=yes\nKillMode=none\nNice=50\n";
+    let text = "[Service]\nExecStart=/bin/true\nPrivatePIDs=yes\nKillMode=none\nNice=50\n";
     let unit_file = UnitFile::parse(text).unwrap();
     let name = "a.service".parse().unwrap();
     let mut site = site();
@@ -301,7 +304,7 @@ fn accepted_options_are_ignored_with_a_remark() {
     assert_eq!(accepted.unit, plain.unit);
     let output: Vec<String> = accepted.remarks.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
-    3:1: Service.PrivateUsers is ignored, as this machine accepts; it is not supported:
+    3:1: Service.PrivatePIDs is ignored, as this machine accepts; it is not supported:
           the native supervisor cannot confine processes in this way: remove the option,
           set it to a neutral value, or run the unit under systemd
     4:1: Service.KillMode is ignored, as this machine accepts; it cannot be none, which

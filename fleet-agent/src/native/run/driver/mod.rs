@@ -4,10 +4,12 @@
 //! | module | topic |
 //! |---|---|
 //! | `processes` | spawns processes, signals them, and waits for their exits |
+//! | `resources` | dynamic users, descriptors and files that the run has |
 //! | `notifications` | messages, PID file, readiness line; main processes that are not children |
 
 mod notifications;
 mod processes;
+mod resources;
 
 use std::future::poll_fn;
 use std::io;
@@ -22,14 +24,13 @@ use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
 
 use super::exec_context::{block_in_place_if, run_may_block, spawn_may_block};
-use super::exec_resources::ExecResources;
 use super::machine::ServiceRun;
 use super::machine::state::{RunAction, ServicePhase};
 use super::pidfile::PidFileWatch;
 use super::sd_notify_socket::{NotifySocket, ReceivedMessage};
 use crate::native::linux::cgroup::Group;
+use crate::native::linux::dynamic_user::DynamicIds;
 use crate::native::linux::exit::ProcessExit;
-use crate::native::linux::identity::look_up;
 use crate::native::linux::proc::ProcessHandle;
 use crate::native::linux::process_info::ProcessId;
 use crate::native::log::{Log, ReadLock};
@@ -39,18 +40,21 @@ use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirect
 use crate::sleep::Sleep;
 use processes::PendingExit;
 pub(crate) use processes::{MonitorVariables, result_variables};
+pub(crate) use resources::pid_file_owner;
 
 /// Driver of the runs of one unit, with their processes.
 pub(crate) struct RunDriver {
     pub(crate) service: ServiceRun,
     spec: Arc<InitUnit>,
     context: Arc<ManagerContext>,
-    unit: String,
+    unit: Box<str>,
     directory: UnitDirectory,
     log: Arc<Log>,
-    invocation: String,
+    invocation: Box<str>,
     /// Control group of the run.
     group: Option<Group>,
+    /// User of the run, if it is a dynamic one.
+    dynamic: Option<Box<DynamicIds>>,
     /// Leaders of the process groups that the run has created. Groups without members are removed.
     leaders: Vec<ProcessId>,
     /// Latest requested state that has reached `service`.
@@ -117,11 +121,12 @@ impl RunDriver {
             service: ServiceRun::new(Arc::clone(&spec)),
             spec,
             context: Arc::clone(context),
-            unit: unit.to_owned(),
+            unit: unit.into(),
             directory: directory.clone(),
             log,
-            invocation: String::new(),
+            invocation: Box::default(),
             group: None,
+            dynamic: None,
             leaders: Vec::new(),
             requested: RequestedState::default(),
             monitor: None,
@@ -154,9 +159,9 @@ impl RunDriver {
     ) {
         self.service = service;
         self.requested = run.requested;
-        self.invocation.clone_from(&run.invocation);
+        self.invocation = run.invocation.as_str().into();
         self.group.clone_from(&run.group);
-        self.owner = pid_file_owner(&self.spec);
+        self.adopt_user(run.dynamic.clone());
         self.limit_log(self.file_size_limit());
         // A log that was truncated since only holds newer output.
         self.log_from = run.log_from.min(self.log.end().unwrap_or(0));
@@ -367,11 +372,11 @@ impl RunDriver {
     pub(crate) fn begin_run(&mut self) {
         self.has_run = true;
         self.remove_group();
-        self.invocation = new_invocation();
+        self.invocation = new_invocation().into();
         self.group = self.context.group(&self.unit, &self.invocation);
         self.leaders.clear();
         self.problem = None;
-        self.owner = pid_file_owner(&self.spec);
+        self.owner = pid_file_owner(&self.spec, None);
         self.limit_log(self.file_size_limit());
         self.end_log_line();
         self.log_from = self.log.end().unwrap_or(0);
@@ -383,26 +388,6 @@ impl RunDriver {
             self.problem = Some(why.into());
             self.service.on_condition(is_failure, self.context.now());
         }
-    }
-
-    /// Returns the places of the files that exist for this run.
-    fn resources(&self) -> ExecResources {
-        ExecResources::new(&self.unit, &self.invocation, &self.context.credentials())
-    }
-
-    /// Releases the resources of a run that is over.
-    fn end_run(&mut self) {
-        self.notify = None;
-        if let ServiceType::BackgroundPidfile { path } = &self.spec.kind {
-            // The file is stale now. Most services remove it themselves.
-            drop(std::fs::remove_file(path));
-        }
-        let restarts = self.requested.should_run();
-        self.resources().remove(&self.spec.run.exec_environment, restarts, |error, path| {
-            let (unit, path) = (&self.unit, path.display());
-            tracing::warn!(%error, %unit, %path, "cannot remove a file of a unit");
-        });
-        self.remove_group();
     }
 
     pub(crate) fn update_active(&mut self) {
@@ -418,10 +403,11 @@ impl RunDriver {
     pub(crate) fn save(&mut self) -> io::Result<()> {
         let run = RunRecord {
             requested: self.requested,
-            invocation: self.invocation.clone(),
+            invocation: self.invocation.to_string(),
             leaders: self.leaders.clone(),
             log_from: self.log_from,
             group: self.group.clone(),
+            dynamic: self.dynamic.clone().filter(|_| !self.service.is_idle()),
             run_state: self.service.run_state().clone(),
             timer: None,
             activator: None,
@@ -460,18 +446,6 @@ impl RunDriver {
             let (unit, group) = (&self.unit, group.path().display());
             tracing::warn!(%error, %unit, %group, "cannot remove the control group of a unit");
         }
-    }
-}
-
-/// Returns the user, besides root and our own user, that may own the pid file of a unit. Returns
-/// `None` if the account of the unit cannot be looked up.
-pub(crate) fn pid_file_owner(unit: &InitUnit) -> Option<u32> {
-    match unit.kind {
-        ServiceType::BackgroundPidfile { .. } => {
-            let identity = look_up(&unit.run.exec_environment).ok()?;
-            Some(identity.uid.unwrap_or(0))
-        }
-        _ => Some(0),
     }
 }
 

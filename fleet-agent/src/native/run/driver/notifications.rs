@@ -299,7 +299,7 @@ impl RunDriver {
     }
 
     fn owner(&self) -> Option<u32> {
-        self.owner.or_else(|| pid_file_owner(&self.spec))
+        self.owner.or_else(|| pid_file_owner(&self.spec, self.dynamic_ids()))
     }
 
     /// Looks for the main process that follows the exited process, and returns whether the exit can

@@ -11,18 +11,21 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use rustix::process::{Pid, test_kill_process_group};
 
 use super::RunDriver;
+use super::resources::listen_variables;
 use crate::native::executor::sandbox::needs_executor;
 use crate::native::linux::exit::{ProcessExit, Sig, short_name};
 use crate::native::linux::limits::{CgroupLimits, descriptor_shortage};
 use crate::native::linux::proc::{ProcessHandle, child};
-use crate::native::linux::process_info::{INVOCATION_ID, LISTEN_PID, ProcessId, SYSTEMD_EXEC_PID};
+use crate::native::linux::process_info::{INVOCATION_ID, ProcessId, SYSTEMD_EXEC_PID};
 use crate::native::linux::spawn::Child;
 use crate::native::log::rate_limit::unrecorded_cause;
-use crate::native::run::descriptors::NamedDescriptor;
 use crate::native::run::kill_all::{SignalTargets, kill_all};
 use crate::native::run::machine::state::{Role, RunState, ServicePhase, SignalScope};
 use crate::native::run::process::{SpawnContext, SpawnFailure, spawn};
 use crate::native::run::sd_notify_socket::NOTIFY_SOCKET;
+
+/// Time that the set-up of a process may take if the start of its unit has no timeout.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 fn not_stored(error: &io::Error) -> String {
     format!("cannot store the unit's state: {error}")
@@ -53,6 +56,9 @@ impl RunDriver {
         if let Some(why) = shortage {
             return self.on_spawn_failed(not_spawned(why));
         }
+        if let Err(problem) = self.take_user() {
+            return self.on_spawn_failed(problem);
+        }
         match self.save() {
             Ok(()) => self.context.recording.on_success(),
             Err(error) if unrecorded_cause(&error) == FailureCause::Unrecorded => {
@@ -75,7 +81,9 @@ impl RunDriver {
         let context = SpawnContext {
             executor,
             resources: &self.resources(),
+            dynamic: self.dynamic_ids(),
             empty_file: &empty_file,
+            patience: self.spec.timeouts.start.unwrap_or(PATIENCE),
             main: self.service.run_state().main.map(|main| main.pid),
             descriptors: &descriptors,
         };
@@ -127,21 +135,11 @@ impl RunDriver {
         self.service.on_unrecorded(self.context.now());
     }
 
-    /// Returns the descriptors that a command gets. Only the commands of `ExecStart=` get any.
-    fn descriptors(&self, role: Role) -> Vec<NamedDescriptor> {
-        // The command of a forking service has the role of a control process.
-        let is_start = self.service.run_state().phase == ServicePhase::Start;
-        match role == Role::Main || is_start {
-            true => self.context.descriptors.of_service(&self.unit),
-            false => Vec::new(),
-        }
-    }
-
     /// Returns the environment variables that describe the run to a command.
     fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
         // The spawned process fills in its own process ID.
         let mut variables =
-            vec![(INVOCATION_ID, self.invocation.clone()), (SYSTEMD_EXEC_PID, String::new())];
+            vec![(INVOCATION_ID, self.invocation.to_string()), (SYSTEMD_EXEC_PID, String::new())];
         let main_alone = self.spec.run.notify_access == NotifyAccess::Main;
         let phase = self.service.run_state().phase;
         // The command of a forking service has the role of a control process.
@@ -239,7 +237,7 @@ impl RunDriver {
         match &self.group {
             Some(group) => SignalTargets::Group(group.clone()),
             None => {
-                let (invocation, leaders) = (self.invocation.clone(), self.leaders.clone());
+                let (invocation, leaders) = (self.invocation.to_string(), self.leaders.clone());
                 SignalTargets::Run { invocation, leaders }
             }
         }
@@ -250,20 +248,6 @@ impl RunDriver {
     pub(crate) fn forget_empty_groups(&mut self) {
         self.leaders.retain(has_members);
     }
-}
-
-/// Returns the variables by which a command finds its descriptors.
-fn listen_variables(descriptors: &[NamedDescriptor]) -> Vec<(&'static str, String)> {
-    if descriptors.is_empty() {
-        return Vec::new();
-    }
-    let names: Vec<&str> = descriptors.iter().map(|it| it.name.as_str()).collect();
-    vec![
-        // The spawned process fills in its own process ID.
-        (LISTEN_PID, String::new()),
-        ("LISTEN_FDS", descriptors.len().to_string()),
-        ("LISTEN_FDNAMES", names.join(":")),
-    ]
 }
 
 fn has_members(leader: &ProcessId) -> bool {

@@ -342,7 +342,7 @@ fn open_sockets(
 fn owner(socket: &Socket) -> Result<PathOwner, String> {
     let (user, group) = (socket.user.clone(), socket.group.clone());
     let named = ExecEnvironment { user, group, ..ExecEnvironment::default() };
-    let identity = look_up(&named).map_err(|why| match why {
+    let identity = look_up(&named, None).map_err(|why| match why {
         UnknownAccount::User(message) | UnknownAccount::Group(message) => message,
     })?;
     Ok(PathOwner { uid: identity.uid, gid: identity.gid })
