@@ -6,14 +6,18 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
 use fleet_core::graph::cgroup_filters::{
     AddressRange, CgroupFilters, DevicePattern, DevicePolicy, DeviceRule,
 };
 use fleet_core::graph::condition::fnmatch;
-use nix::libc;
+
+use super::bpf::{
+    DEVICES, EGRESS, EXIT, INGRESS, Instruction, R0, R1, R2, R3, R4, R5, R6, R10, add, attach_once,
+    call, copy, instruction, load, mask, read, require, require_equal, set, shift_right,
+};
 
 /// Loads a program that permits everything, to find out whether the kernel accepts programs of this
 /// process.
@@ -117,79 +121,6 @@ fn majors(drivers: &str, kind: i32, pattern: &str) -> Vec<u32> {
         .collect();
     majors.dedup();
     majors
-}
-
-/// An instruction, as the kernel encodes it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Instruction {
-    code: u8,
-    /// Destination in the lower four bits, source in the others.
-    registers: u8,
-    offset: i16,
-    value: i32,
-}
-
-const R0: u8 = 0;
-const R1: u8 = 1;
-const R2: u8 = 2;
-const R3: u8 = 3;
-const R4: u8 = 4;
-const R5: u8 = 5;
-/// Keeps its value over calls.
-const R6: u8 = 6;
-/// End of the stack.
-const R10: u8 = 10;
-
-const EXIT: Instruction = Instruction { code: 0x95, registers: 0, offset: 0, value: 0 };
-
-const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> Instruction {
-    Instruction { code, registers: to | from << 4, offset, value }
-}
-
-/// `to = value`
-const fn set(to: u8, value: i32) -> Instruction {
-    instruction(0xb7, to, 0, 0, value)
-}
-
-/// `to = from`
-const fn copy(to: u8, from: u8) -> Instruction {
-    instruction(0xbf, to, from, 0, 0)
-}
-
-/// `to += value`
-const fn add(to: u8, value: i32) -> Instruction {
-    instruction(0x07, to, 0, 0, value)
-}
-
-/// `to &= value`, in 32 bits
-const fn mask(to: u8, value: i32) -> Instruction {
-    instruction(0x54, to, 0, 0, value)
-}
-
-/// `to >>= value`
-const fn shift_right(to: u8, value: i32) -> Instruction {
-    instruction(0x77, to, 0, 0, value)
-}
-
-/// `to = *(u32 *)(from + offset)`
-const fn read(to: u8, from: u8, offset: i16) -> Instruction {
-    instruction(0x61, to, from, offset, 0)
-}
-
-/// Skips to the end of the rule unless `register == value`, in 32 bits.
-const fn require(register: u8, value: i32) -> Instruction {
-    instruction(0x56, register, 0, 0, value)
-}
-
-/// Skips to the end of the rule unless the registers are equal.
-const fn require_equal(one: u8, other: u8) -> Instruction {
-    instruction(0x5d, one, other, 0, 0)
-}
-
-/// Calls a function of the kernel.
-const fn call(function: i32) -> Instruction {
-    instruction(0x85, 0, 0, 0, function)
 }
 
 /// Appends a rule: if all requirements hold, the program ends with the verdict.
@@ -301,111 +232,6 @@ fn range_checks(range: AddressRange) -> Vec<Instruction> {
     checks
 }
 
-/// A type of program, and the place to which it is attached.
-#[derive(Clone, Copy)]
-struct Hook {
-    program_type: u32,
-    attach_type: u32,
-}
-
-const INGRESS: Hook = Hook { program_type: 8, attach_type: 0 };
-const EGRESS: Hook = Hook { program_type: 8, attach_type: 1 };
-const DEVICES: Hook = Hook { program_type: 15, attach_type: 6 };
-
-/// Commands of the system call.
-const PROG_LOAD: libc::c_int = 5;
-const PROG_ATTACH: libc::c_int = 8;
-const PROG_QUERY: libc::c_int = 16;
-
-/// Programs of several owners, such as those of a container runtime in the unit, work together.
-const ALLOW_MULTI: u32 = 2;
-
-/// Attributes of `PROG_LOAD`, up to the last one that is used.
-#[repr(C)]
-#[derive(Default)]
-struct LoadAttributes {
-    program_type: u32,
-    count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log: u64,
-}
-
-/// Attributes of `PROG_ATTACH`.
-#[repr(C)]
-#[derive(Default)]
-struct AttachAttributes {
-    target: u32,
-    program: u32,
-    attach_type: u32,
-    flags: u32,
-}
-
-/// Attributes of `PROG_QUERY`.
-#[repr(C)]
-#[derive(Default)]
-struct QueryAttributes {
-    target: u32,
-    attach_type: u32,
-    query_flags: u32,
-    attach_flags: u32,
-    ids: u64,
-    count: u32,
-    padding: u32,
-}
-
-/// Attaches a program to a group that has none at this hook.
-fn attach_once(group: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) -> io::Result<()> {
-    let target = group.as_raw_fd().cast_unsigned();
-    let mut query =
-        QueryAttributes { target, attach_type: hook.attach_type, ..QueryAttributes::default() };
-    bpf(PROG_QUERY, &mut query)?;
-    if query.count > 0 {
-        return Ok(());
-    }
-    let loaded = load(hook, program)?;
-    let mut attributes = AttachAttributes {
-        target,
-        program: loaded.as_raw_fd().cast_unsigned(),
-        attach_type: hook.attach_type,
-        flags: ALLOW_MULTI,
-    };
-    // The group keeps the program until it is removed.
-    bpf(PROG_ATTACH, &mut attributes).map(drop)
-}
-
-fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
-    let license = c"Dual MIT/GPL";
-    let mut attributes = LoadAttributes {
-        program_type: hook.program_type,
-        count: u32::try_from(program.len()).unwrap_or(u32::MAX),
-        instructions: program.as_ptr().expose_provenance() as u64,
-        license: license.as_ptr().expose_provenance() as u64,
-        ..LoadAttributes::default()
-    };
-    let descriptor = bpf(PROG_LOAD, &mut attributes)?;
-    // SAFETY: the kernel has just returned this descriptor, with close-on-exec set, and nothing
-    // else owns it.
-    #[expect(unsafe_code, reason = "the descriptor comes from a system call")]
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// Calls `bpf`. The attributes are one of the structures above.
-fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
-    let size = libc::c_uint::try_from(size_of::<T>()).unwrap_or(libc::c_uint::MAX);
-    // SAFETY: the kernel reads and writes at most `size` bytes of the attributes. The addresses in
-    // them are zero or those of slices that outlive the call, with the lengths beside them.
-    #[expect(unsafe_code, reason = "no library that we use has this system call")]
-    let answer =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size) };
-    match libc::c_int::try_from(answer) {
-        Ok(answer) if answer >= 0 => Ok(answer),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv6Addr, UdpSocket};
@@ -451,23 +277,26 @@ mod tests {
         assert_eq!(device_rules(&filters), Some(vec![null]));
     }
 
-    /// Helper process for the test below: waits for a line of input, and then prints the results of
-    /// opening two devices and of sending to two addresses.
+    /// Helper process for the test below: waits for the end of its input, and then writes the
+    /// results of opening two devices and of sending to three addresses.
     #[test]
     fn helper_process() {
-        if std::env::var_os("FILTERED").is_none() {
-            return;
-        }
-        io::stdin().read_line(&mut String::new()).expect("a line comes");
-        for path in ["/dev/null", "/dev/zero"] {
-            println!("{path} {}", fs::File::open(path).is_ok());
-        }
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("it is local");
-        for address in ["127.0.0.1:9", "127.0.0.2:9"] {
-            println!("{address} {}", socket.send_to(b"x", address).is_ok());
-        }
-        let socket = UdpSocket::bind("[::1]:0").expect("it is local");
-        println!("::1 {}", socket.send_to(b"x", "[::1]:9").is_ok());
+        let Some(results) = std::env::var_os("FILTER_RESULTS") else { return };
+        io::stdin().read_line(&mut String::new()).expect("the input ends");
+        let opens = |path: &str| fs::File::open(path).is_ok();
+        let sends = |from: &str, to: &str| {
+            let socket = UdpSocket::bind(from).expect("it is local");
+            socket.send_to(b"x", to).is_ok()
+        };
+        let text = format!(
+            "/dev/null {}\n/dev/zero {}\n127.0.0.1 {}\n127.0.0.2 {}\n::1 {}",
+            opens("/dev/null"),
+            opens("/dev/zero"),
+            sends("127.0.0.1:0", "127.0.0.1:9"),
+            sends("127.0.0.1:0", "127.0.0.2:9"),
+            sends("[::1]:0", "[::1]:9"),
+        );
+        fs::write(results, text).expect("it can be written");
     }
 
     #[test]
@@ -495,26 +324,26 @@ mod tests {
             attach(opened.as_fd(), &filters).expect("the kernel accepts the programs");
         }
         let module = module_path!().split_once("::").expect("it is in a crate").1;
+        let results = directory.path().join("results");
         let mut child = Command::new(std::env::current_exe().expect("it has a path"))
-            .args(["--exact", &format!("{module}::helper_process"), "--nocapture"])
-            .env("FILTERED", "1")
+            .args(["--exact", &format!("{module}::helper_process")])
+            .env("FILTER_RESULTS", &results)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(Stdio::null())
             .spawn()
             .expect("it can be run");
         let pid = child.id().to_string();
         fs::write(group.path().join("cgroup.procs"), pid).expect("it can enter");
         drop(child.stdin.take());
-        let output = child.wait_with_output().expect("it is our child");
+        let status = child.wait().expect("it is our child");
         groups.remove_empty();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let results: Vec<&str> =
-            text.lines().filter(|line| line.ends_with("true") || line.ends_with("false")).collect();
-        insta::assert_snapshot!(results.join("\n"), @r"
+        assert!(status.success());
+        let results = fs::read_to_string(&results).expect("it was written");
+        insta::assert_snapshot!(results, @r"
         /dev/null true
         /dev/zero false
-        127.0.0.1:9 true
-        127.0.0.2:9 false
+        127.0.0.1 true
+        127.0.0.2 false
         ::1 false
         ");
     }

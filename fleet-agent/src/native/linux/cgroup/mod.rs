@@ -12,6 +12,7 @@
 //! The path of a run's group is stored with the run, because the next daemon may be in another
 //! group.
 
+mod bpf;
 pub(crate) mod filters;
 
 use std::collections::BTreeSet;
