@@ -9,7 +9,8 @@ const CONFIG: &str =
     "store = \"embedded\"\nservice_manager = \"native\"\ndata_dir = \"/run/data\"\n";
 
 const UNIT: &str = "[Service]\nDynamicUser=yes\nStateDirectory=kept\n\
-                    ExecStart=/bin/sh -c 'touch $STATE_DIRECTORY/file; exec sleep infinity'\n\
+                    ExecStart=/bin/sh -c 'touch $STATE_DIRECTORY/file /dev/shm/kept; \
+                    ipcmk --shmem 10 --semaphore 1 --queue; exec sleep infinity'\n\
                     ExecStop=/bin/sh -c 'id -u >$STATE_DIRECTORY/stopped-by'\n";
 
 /// Script that starts the daemon, whose processes survive it.
@@ -46,6 +47,8 @@ fn dynamic_user_survives_a_restart_of_the_daemon() {
         let is_ready = rest == [*id; 4] && (*name, *lock) == ("kept", "locked");
         is_ready.then(|| (*id).to_owned())
     });
+    let objects = kit.exec("m1", &format!("ls /dev/shm/kept; grep -hw {id} /proc/sysvipc/*"));
+    assert_eq!(objects.lines().count(), 4, "{objects}");
     kit.exec("m1", "systemctl kill --kill-whom=main --signal=KILL first");
     let state = kit.exec("m1", STATE);
     assert_eq!(state, format!("kept {id} free {id} {id} {id} {id}"));
@@ -60,5 +63,7 @@ fn dynamic_user_survives_a_restart_of_the_daemon() {
         let left = "ls -A /run/systemd/dynamic-uid /run/userdb | grep -v :";
         kit.try_exec("m1", left).stdout.trim_ascii().is_empty().then_some(())
     });
+    let left = format!("ls /dev/shm | grep kept || grep -w {id} /proc/sysvipc/*");
+    assert!(!kit.try_exec("m1", &left).status.success(), "its IPC objects are removed");
     kit.exec("m1", "systemctl stop second");
 }
