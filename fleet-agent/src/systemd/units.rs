@@ -7,7 +7,7 @@ use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
-use super::bus::unit_path;
+use super::bus::{object_path, unit_path};
 use super::record::Record;
 use super::state::{ObservedState, Properties};
 use crate::{Drift, ManagedUnit};
@@ -40,11 +40,19 @@ struct Entry {
     alive: watch::Sender<()>,
 }
 
+impl State {
+    /// Returns the tracked unit with this name in systemd.
+    fn named(&mut self, in_systemd: &str) -> Option<(UnitName, &mut Entry)> {
+        let unit = self.paths.get(&object_path(in_systemd))?;
+        Some((unit.clone(), self.units.get_mut(unit)?))
+    }
+}
+
 impl UnitTable {
     /// Begins to track a unit, or stores its record.
     pub(crate) fn follow(&self, unit: &UnitName, record: Option<Record>) {
         let mut state = self.lock();
-        state.paths.insert(unit_path(unit.as_str()), unit.clone());
+        state.paths.insert(unit_path(unit), unit.clone());
         let entry = state.units.entry(unit.clone()).or_default();
         if record.is_some() {
             entry.record = record;
@@ -54,7 +62,7 @@ impl UnitTable {
 
     pub(crate) fn forget(&self, unit: &UnitName) {
         let mut state = self.lock();
-        state.paths.remove(&unit_path(unit.as_str()));
+        state.paths.remove(&unit_path(unit));
         state.units.remove(unit);
     }
 
@@ -75,6 +83,12 @@ impl UnitTable {
     /// Whether the unit with this object path is tracked.
     pub(crate) fn is_followed(&self, path: &str) -> bool {
         self.lock().paths.contains_key(path)
+    }
+
+    /// Returns another tracked unit that systemd knows by the same name.
+    pub(crate) fn namesake(&self, unit: &UnitName) -> Option<UnitName> {
+        let state = self.lock();
+        state.paths.get(&unit_path(unit)).filter(|other| *other != unit).cloned()
     }
 
     /// Returns the names of all tracked units.
@@ -148,21 +162,21 @@ impl UnitTable {
         (entry.is_launched() && entry.external_stop.is_stopped()).then_some(Drift::Stopped)
     }
 
-    /// Records that a job of a unit has begun.
+    /// Records that a job of a unit, by its name in systemd, has begun.
     pub(crate) fn on_job(&self, job: &str, unit: &str) {
-        if let Some(entry) = self.lock().units.get_mut(unit) {
+        if let Some((_, entry)) = self.lock().named(unit) {
             entry.external_stop.on_job(job, entry.observed.is_active());
         }
     }
 
-    /// Records that a job of a unit is over. Returns the unit's name if this job has stopped the
-    /// unit and was not requested by fleet.
+    /// Records that a job of a unit, by its name in systemd, is over. Returns the unit if this job
+    /// has stopped it and was not requested by fleet.
     pub(crate) fn on_job_end(&self, job: &str, unit: &str, is_ours: bool) -> Option<UnitName> {
         let mut state = self.lock();
-        let entry = state.units.get_mut(unit)?;
+        let (unit, entry) = state.named(unit)?;
         let is_down = entry.observed.is_inactive() || entry.observed.has_failed();
         let stopped = entry.external_stop.on_job_end(job, is_ours, is_down);
-        if stopped && entry.is_launched() { unit.parse().ok() } else { None }
+        (stopped && entry.is_launched()).then_some(unit)
     }
 
     /// Returns the number of signals of a unit so far.
