@@ -164,7 +164,8 @@ impl Bus {
         folders.await.map(Vec::as_slice)
     }
 
-    /// Returns the states of units, by their names in systemd. systemd loads units that are not in memory.
+    /// Returns the states of units, by their names in systemd. systemd loads units that are not in
+    /// memory.
     pub(crate) async fn states(&self, units: &[&str]) -> Result<Vec<States>, CallError> {
         let listed: Vec<UnitListEntry> = self.manager("ListUnitsByNames", &units).await?;
         let states = listed.into_iter().map(|(name, _, load, active, sub, _, _, _, job, _)| {

@@ -119,9 +119,9 @@ impl Drop for PendingCall<'_> {
     }
 }
 
-/// Returns the error for a unit file that systemd or podman has refused. The reason is the first error that
-/// fleet's own check finds. If the check finds none, the reason is `refusal`, the message of systemd
-/// or podman, which contains few details.
+/// Returns the error for a unit file that systemd or podman has refused. The reason is the first
+/// error that fleet's own check finds. If the check finds none, the reason is `refusal`, which is
+/// their message and contains few details.
 pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, refusal: String) -> ServiceError {
     let findings = file.check(unit);
     let fatal = findings.iter().find(|finding| finding.severity() == Severity::Error);

@@ -3,7 +3,8 @@
 //!
 //! systemd runs its generators whenever it reloads. podman's generator reads `web.container` from
 //! the directories of Quadlet, and writes `web.service`, which systemd then loads. That is too late
-//! to refuse a file. So a dry run of the generator shows beforehand whether there will be a service.
+//! to refuse a file. So a dry run of the generator shows beforehand whether there will be a
+//! service.
 //!
 //! The generator skips all files of a directory if it cannot parse one of them.
 //! Therefore, fleet has a directory of its own, and a refused file does not stay in it.

@@ -287,7 +287,36 @@ impl ExternalStopDetector {
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::{Epoch, Generation};
+    use fleet_unitfile::UnitFile;
+    use zbus::wire::Variant;
+
+    use super::super::bus::UNIT;
     use super::*;
+
+    #[test]
+    fn signals_of_a_service_concern_its_container() {
+        let [container, service] =
+            ["web.container", "web.service"].map(|it| it.parse().expect("it is a name"));
+        let table = UnitTable::default();
+        let hash = UnitFile::parse("[Container]\nImage=a\n").expect("it parses").hash();
+        table.follow(&container, Some(Record::new(hash, Epoch(1)).launched(Generation(1))));
+        assert_eq!(table.namesake(&service), Some(container.clone()));
+        assert_eq!(table.namesake(&container), None);
+        let signal = |state: &str| {
+            let state = Variant::from(state).try_to_owned().expect("it holds no descriptor");
+            let changed = Properties::from([("ActiveState".to_owned(), state)]);
+            let path = "/org/freedesktop/systemd1/unit/web_2eservice";
+            table.on_signal(path, apply_properties(UNIT, &changed))
+        };
+        assert_eq!(signal("active"), Some(container.clone()));
+        table.on_job("/job/1", "web.service");
+        assert_eq!(signal("inactive"), Some(container.clone()));
+        assert_eq!(table.on_job_end("/job/1", "web.service", false), Some(container.clone()));
+        assert_eq!(table.drift(&container), Some(Drift::Stopped));
+        table.forget(&container);
+        assert_eq!((signal("active"), table.namesake(&service)), (None, None));
+    }
 
     #[test]
     fn external_stop_is_detected_by_job_effect() {

@@ -68,8 +68,8 @@ cases! {
     cost: cost_compared_with_systemctl;
 }
 
-/// Runs a container with a real podman. `FLEET_PODMAN_ROOT` names the root tree of a system that has
-/// one; `scripts/podman-root` makes it.
+/// Runs a container with a real podman. `FLEET_PODMAN_ROOT` names the root tree of a system that
+/// has one; `scripts/podman-root` makes it.
 #[test]
 #[ignore = "boots a machine with podman: run by scripts/test --full"]
 fn podman_runs_a_container() {
