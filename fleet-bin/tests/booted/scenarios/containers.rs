@@ -74,6 +74,7 @@ fn containers_run_where_the_cluster_places_them() {
     cluster.write("far.container", &container("m2", sleep));
     let printed = cluster.refused(1, &["start", "far.container"]);
     assert!(printed.contains("this machine has no podman-system-generator"), "{printed}");
+    cluster.succeed(&["destroy", "web.service", "far.container"]);
     cluster.write("front.network", "[Network]\n");
     let printed = cluster.refused(1, &["submit", "front.network"]);
     assert!(printed.contains("only .container files are units"), "{printed}");
