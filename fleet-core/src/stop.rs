@@ -55,7 +55,7 @@ impl Unit {
 fn stop_options(unit_type: UnitType) -> Option<StopOptions> {
     let (stop_commands, post_stop_commands) = ("ExecStop", "ExecStopPost");
     Some(match unit_type {
-        UnitType::Service => {
+        UnitType::Service | UnitType::Container => {
             let timeouts = &["TimeoutStopSec", "TimeoutSec"];
             StopOptions { section: "Service", timeouts, stop_commands, post_stop_commands }
         }

@@ -10,6 +10,10 @@ use std::sync::Arc;
 /// Maximum length of a unit name in bytes.
 const MAX_BYTES: usize = 255;
 
+/// Suffixes of the files of podman's Quadlet that are no units of fleet.
+const OTHER_QUADLETS: [&str; 7] =
+    ["artifact", "build", "image", "kube", "network", "pod", "volume"];
+
 /// A valid unit name, such as `web@3.service`.
 ///
 /// A name consists of a *stem*, a dot and a [`UnitType`]. If a stem contains an `@`, the first `@`
@@ -89,6 +93,29 @@ impl UnitName {
         Some(Self { text, unit_type: self.unit_type, at: Some(at) })
     }
 
+    /// Returns the name of the unit that systemd runs for this one. For a `.container` file this is
+    /// the service that podman makes of it, and for every other unit the unit itself.
+    ///
+    /// ```
+    /// use fleet_unitfile::UnitName;
+    ///
+    /// for (name, in_systemd) in
+    ///     [("web.container", "web.service"), ("web@1.container", "web@1.service"),
+    ///      ("web.socket", "web.socket")]
+    /// {
+    ///     assert_eq!(UnitName::parse(name)?.systemd_name(), UnitName::parse(in_systemd)?);
+    /// }
+    /// # Ok::<(), fleet_unitfile::NameError>(())
+    /// ```
+    #[must_use]
+    pub fn systemd_name(&self) -> Self {
+        if self.unit_type != UnitType::Container {
+            return self.clone();
+        }
+        let unit_type = UnitType::Service;
+        Self { text: format!("{}.{unit_type}", self.stem()).into(), unit_type, at: self.at }
+    }
+
     /// Returns the instance of this template with the given instance name. The instance name is
     /// inserted without escaping.
     ///
@@ -149,6 +176,8 @@ pub enum NameErrorKind {
     NoType,
     /// The text after the last dot is not a unit type.
     UnknownType,
+    /// The name is that of a file of podman's Quadlet that describes no container.
+    UnsupportedQuadlet,
     /// The prefix is empty: the text begins with the dot of its type, or with an `@`.
     EmptyPrefix,
     /// The stem contains a character that is not allowed.
@@ -178,6 +207,10 @@ impl fmt::Display for NameErrorKind {
             Self::UnknownType => {
                 write!(f, "does not end in a unit type: write one of {}", type_list())
             }
+            Self::UnsupportedQuadlet => f.write_str(
+                "is not supported: of the files of podman's Quadlet, only .container files are \
+                 units",
+            ),
             Self::EmptyPrefix => f.write_str(
                 "starts with its \"@\" or type: put a name in front, as in \"web@.service\"",
             ),
@@ -211,7 +244,11 @@ fn check(text: &str) -> Result<(UnitType, Option<u8>), NameErrorKind> {
     if suffix.is_empty() {
         return Err(NameErrorKind::NoType);
     }
-    let unit_type: UnitType = suffix.parse().map_err(|_| NameErrorKind::UnknownType)?;
+    let unit_type: UnitType =
+        suffix.parse().map_err(|_| match OTHER_QUADLETS.contains(&suffix) {
+            true => NameErrorKind::UnsupportedQuadlet,
+            false => NameErrorKind::UnknownType,
+        })?;
     check_stem(stem, unit_type).map(|at| (unit_type, at))
 }
 
@@ -324,6 +361,8 @@ pub enum UnitType {
     Automount,
     /// A D-Bus name that activates a service.
     Busname,
+    /// A container of podman's Quadlet, which systemd runs as a service.
+    Container,
     /// A device exposed by the kernel.
     Device,
     /// A mount point.
@@ -350,9 +389,10 @@ pub enum UnitType {
 
 impl UnitType {
     /// All types, in alphabetical order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Automount,
         Self::Busname,
+        Self::Container,
         Self::Device,
         Self::Mount,
         Self::Path,
@@ -371,6 +411,7 @@ impl UnitType {
         match self {
             Self::Automount => "automount",
             Self::Busname => "busname",
+            Self::Container => "container",
             Self::Device => "device",
             Self::Mount => "mount",
             Self::Path => "path",
@@ -387,7 +428,15 @@ impl UnitType {
 
     /// Returns `true` if units of this type may be templates or instances.
     pub const fn may_be_template(self) -> bool {
-        matches!(self, Self::Path | Self::Service | Self::Socket | Self::Target | Self::Timer)
+        matches!(
+            self,
+            Self::Container
+                | Self::Path
+                | Self::Service
+                | Self::Socket
+                | Self::Target
+                | Self::Timer
+        )
     }
 }
 
@@ -409,7 +458,7 @@ impl FromStr for UnitType {
     }
 }
 
-/// Error for a word that is not one of the thirteen unit types.
+/// Error for a word that is not one of the unit types.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit type: write one of {types}", types = type_list())]
 pub struct UnitTypeError(String);
@@ -435,9 +484,9 @@ mod tests {
     }
 
     #[test]
-    fn five_types_may_be_templates() {
+    fn some_types_may_be_templates() {
         let may: Vec<_> = UnitType::ALL.into_iter().filter(|t| t.may_be_template()).collect();
         let words: Vec<_> = may.into_iter().map(UnitType::as_str).collect();
-        assert_eq!(words, ["path", "service", "socket", "target", "timer"]);
+        assert_eq!(words, ["container", "path", "service", "socket", "target", "timer"]);
     }
 }

@@ -128,7 +128,8 @@ impl Executor {
         for (unit, chain) in chains {
             let starts = starts(&chain);
             let running = order.running.remove(&unit);
-            let sockets = order.ends.remove(&unit).filter(|_| starts).unwrap_or_default();
+            let sockets =
+                order.ends.remove(&unit.systemd_name()).filter(|_| starts).unwrap_or_default();
             let run = run_chain(self.manager.clone(), self.permit.clone(), unit.clone(), chain);
             let abort = self.chains.spawn(async move {
                 wait_for_chains(sockets).await;

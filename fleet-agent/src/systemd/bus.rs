@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_unitfile::UnitName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -163,7 +164,8 @@ impl Bus {
         folders.await.map(Vec::as_slice)
     }
 
-    /// Returns the states of units. systemd loads units that are not in memory.
+    /// Returns the states of units, by their names in systemd. systemd loads units that are not in
+    /// memory.
     pub(crate) async fn states(&self, units: &[&str]) -> Result<Vec<States>, CallError> {
         let listed: Vec<UnitListEntry> = self.manager("ListUnitsByNames", &units).await?;
         let states = listed.into_iter().map(|(name, _, load, active, sub, _, _, _, job, _)| {
@@ -172,8 +174,8 @@ impl Bus {
         Ok(states.collect())
     }
 
-    /// Returns the object path of a unit that systemd has in memory; `None` if systemd has not
-    /// loaded the unit.
+    /// Returns the object path of a unit that systemd has in memory, by its name in systemd; `None`
+    /// if systemd has not loaded the unit.
     pub(crate) async fn loaded_path(&self, unit: &str) -> Result<Option<String>, CallError> {
         match self.manager::<_, OwnedObjectPath>("GetUnit", &unit).await {
             Ok(path) => Ok(Some(path.to_string())),
@@ -183,9 +185,15 @@ impl Bus {
     }
 
     /// Requests a job for a unit; returns the job's path.
-    pub(crate) async fn job(&self, method: &str, unit: &str) -> Result<String, CallError> {
-        let path: OwnedObjectPath = self.manager(method, &(unit, "replace")).await?;
+    pub(crate) async fn job(&self, method: &str, unit: &UnitName) -> Result<String, CallError> {
+        let unit = unit.systemd_name();
+        let path: OwnedObjectPath = self.manager(method, &(unit.as_str(), "replace")).await?;
         Ok(path.to_string())
+    }
+
+    /// Makes systemd forget the failure of a unit.
+    pub(crate) async fn reset_failed(&self, unit: &UnitName) -> Result<(), CallError> {
+        self.manager("ResetFailedUnit", &unit.systemd_name().as_str()).await
     }
 
     /// Pings systemd, and returns the position of the response among all received messages. The
@@ -239,8 +247,13 @@ impl Bus {
     }
 }
 
-/// Returns the object path of a unit with this name.
-pub(crate) fn unit_path(unit: &str) -> String {
+/// Returns the object path of a unit.
+pub(crate) fn unit_path(unit: &UnitName) -> String {
+    object_path(unit.systemd_name().as_str())
+}
+
+/// Returns the object path of the unit with this name in systemd.
+pub(crate) fn object_path(unit: &str) -> String {
     let mut path = format!("{OBJECT}/unit/");
     for (index, byte) in unit.bytes().enumerate() {
         let plain = byte.is_ascii_alphabetic() || (index > 0 && byte.is_ascii_digit());
@@ -312,7 +325,10 @@ mod tests {
             ("7-b@x_y.timer", "/org/freedesktop/systemd1/unit/_37_2db_40x_5fy_2etimer"),
         ];
         for (unit, path) in rows {
-            assert_eq!(unit_path(unit), path);
+            assert_eq!(object_path(unit), path);
+        }
+        for (unit, path) in [("a.service", rows[0].1), ("a.container", rows[0].1)] {
+            assert_eq!(unit_path(&unit.parse().expect("it is a name")), path);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::bus::{Bus, CallError, States};
 use super::files::UnitFiles;
 use super::jobs::Jobs;
 use super::load::Reload;
+use super::quadlet::QuadletTurn;
 use super::record::{PendingOrder, Record};
 use super::refresh::QueryBatcher;
 use super::units::UnitTable;
@@ -28,6 +29,7 @@ pub(crate) struct ManagerContext {
     pub(crate) locks: UnitLocks,
     pub(crate) state_queries: QueryBatcher<Option<States>>,
     pub(crate) links: QueryBatcher<()>,
+    pub(crate) quadlets: QuadletTurn,
     pub(crate) reload: Reload,
     pub(crate) feed: ChangeSender,
     pub(crate) session: watch::Sender<Session>,
@@ -58,6 +60,7 @@ impl ManagerContext {
             locks: UnitLocks::default(),
             state_queries: QueryBatcher::default(),
             links: QueryBatcher::default(),
+            quadlets: QuadletTurn::default(),
             reload: Reload::default(),
             feed: ChangeSender::default(),
             session: watch::Sender::new(Session::New),
@@ -164,7 +167,7 @@ pub(crate) fn io_error(action: impl Into<String>) -> impl FnOnce(io::Error) -> S
 
 type Lock = Arc<tokio::sync::Mutex<()>>;
 
-/// A lock for each unit with calls in progress.
+/// A lock for each unit with calls in progress. Units with the same name in systemd share a lock.
 #[derive(Debug, Default)]
 pub(crate) struct UnitLocks {
     locks: Mutex<BTreeMap<UnitName, Lock>>,
@@ -181,17 +184,19 @@ pub(crate) struct UnitLock<'a> {
 impl UnitLocks {
     /// Waits until all earlier calls for the unit are done.
     pub(crate) async fn lock_unit(&self, unit: &UnitName) -> UnitLock<'_> {
+        let unit = unit.systemd_name();
         let lock = Arc::clone(self.lock().entry(unit.clone()).or_default());
-        let mut turn = UnitLock { locks: self, unit: unit.clone(), held: None };
+        let mut turn = UnitLock { locks: self, unit, held: None };
         turn.held = Some(lock.lock_owned().await);
         turn
     }
 
     /// Locks the unit if no call for it is in progress.
     pub(crate) fn try_lock_unit(&self, unit: &UnitName) -> Option<UnitLock<'_>> {
+        let unit = unit.systemd_name();
         let lock = Arc::clone(self.lock().entry(unit.clone()).or_default());
         let held = lock.try_lock_owned().ok();
-        let turn = UnitLock { locks: self, unit: unit.clone(), held };
+        let turn = UnitLock { locks: self, unit, held };
         turn.held.is_some().then_some(turn)
     }
 

@@ -16,14 +16,15 @@ use std::path::{Path, PathBuf};
 use fleet_core::Epoch;
 use fleet_unitfile::{UnitFile, UnitName};
 
+use super::SystemdConfig;
 use super::record::Record;
 use crate::files::{write_atomic, write_atomic_with_mode};
 
-const TO_DISK: bool = false;
+pub(crate) const TO_DISK: bool = false;
 
 /// Mode of unit files. systemd logs a warning for each unit file that not all users can read. The
 /// mode of the directory keeps other users out.
-const TEXT_MODE: u32 = 0o644;
+pub(crate) const TEXT_MODE: u32 = 0o644;
 
 /// The directory of one manager.
 #[derive(Debug)]
@@ -84,11 +85,26 @@ impl UnitFiles {
         Ok(units)
     }
 
-    /// Returns the units that have a link in the directory `links`, but neither a file nor a
-    /// record: this directory was removed, and the units may still run. They count as not
-    /// requested, like units with one missing file.
-    pub(crate) fn read_links(&self, links: &Path) -> io::Result<Vec<(UnitName, Record)>> {
-        let entries = match std::fs::read_dir(links) {
+    /// Returns the units that are installed, but have neither a file nor a record: this directory
+    /// was removed, and the units may still run. They count as not requested, like units with one
+    /// missing file.
+    pub(crate) fn read_lost(&self, config: &SystemdConfig) -> io::Result<Vec<(UnitName, Record)>> {
+        let is_own_link = |unit: &UnitName, path: &Path| {
+            std::fs::read_link(path).is_ok_and(|to| to == self.text(unit))
+        };
+        let mut units = self.read_installed(&config.links, is_own_link)?;
+        units.extend(self.read_installed(&config.quadlets, |_, _| true)?);
+        Ok(units)
+    }
+
+    /// Returns the units that have an own file in a directory of systemd or podman, but neither a
+    /// file nor a record here.
+    fn read_installed(
+        &self,
+        directory: &Path,
+        is_own: impl Fn(&UnitName, &Path) -> bool,
+    ) -> io::Result<Vec<(UnitName, Record)>> {
+        let entries = match std::fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
@@ -97,7 +113,7 @@ impl UnitFiles {
             let entry = entry?;
             let name = entry.file_name();
             let Some(Ok(unit)) = name.to_str().map(UnitName::parse) else { continue };
-            let is_own = std::fs::read_link(entry.path()).is_ok_and(|to| to == self.text(&unit));
+            let is_own = is_own(&unit, &entry.path());
             let is_lost = !self.text(&unit).exists() && !self.record(&unit).exists();
             if let Some(record) = (is_own && is_lost).then(|| self.read_unit(&unit)).flatten() {
                 units.push((unit, record));
@@ -143,7 +159,8 @@ impl UnitFiles {
     }
 }
 
-fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+/// Turns the error for a missing file into success.
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -186,12 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn only_own_dangling_links_are_recovered() {
+    fn only_own_installed_units_are_recovered() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
         let files = UnitFiles::new(temporary.path().join("units"));
         let links = temporary.path().join("links");
-        assert_eq!(files.read_links(&links).expect("it is missing"), []);
-        for folder in [&files.directory, &links] {
+        let quadlets = temporary.path().join("quadlets");
+        let config = SystemdConfig {
+            links: links.clone(),
+            quadlets: quadlets.clone(),
+            ..SystemdConfig::system()
+        };
+        assert_eq!(files.read_lost(&config).expect("they are missing"), []);
+        for folder in [&files.directory, &links, &quadlets] {
             std::fs::create_dir(folder).expect("it can be made");
         }
         let name = |unit: &str| UnitName::parse(unit).expect("it is a name");
@@ -204,10 +227,18 @@ mod tests {
         link("other.service", &files.text(&lost));
         link("x.service", &temporary.path().join("elsewhere").join(foreign.as_str()));
         files.write_text(&kept, TEXT).expect("it can be written");
-        let found = files.read_links(&links).expect("it can be read");
+        for container in ["a.container", "kept.container", "a.container.new"] {
+            std::fs::write(quadlets.join(container), TEXT).expect("it can be written");
+        }
+        files.write_text(&name("kept.container"), TEXT).expect("it can be written");
+        let found = files.read_lost(&config).expect("they can be read");
         let requested: Vec<_> =
             found.iter().map(|(unit, record)| (unit, record.known.requested)).collect();
-        assert_eq!(requested, [(&lost, TargetState::Inactive)]);
+        let container = name("a.container");
+        assert_eq!(
+            requested,
+            [(&lost, TargetState::Inactive), (&container, TargetState::Inactive)]
+        );
     }
 
     #[test]

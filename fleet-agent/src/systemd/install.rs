@@ -3,25 +3,28 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_unitfile::{UnitFile, UnitName, UnitType};
 
 use super::bus::{Bus, CallError, LinkChange, UNIT};
 use super::context::{ManagerContext, io_error, unavailable};
 use super::refresh::BatchRole;
+use super::{load, quadlet};
 use crate::ServiceError;
-use crate::systemd::load;
 
 const ONLY_TILL_BOOT: bool = true;
 const OVER_OTHERS: bool = false;
 
 /// Links a unit's file into systemd's search path, and enables the unit if it has an `[Install]`
-/// section.
+/// section. A container is installed for podman's generator instead.
 pub(crate) async fn install(
     context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
     file: &UnitFile,
 ) -> Result<(), ServiceError> {
+    if unit.unit_type() == UnitType::Container {
+        return quadlet::install(context, unit, file).await;
+    }
     let text = context.files.text(unit);
     let linked = link(context, bus, &text.to_string_lossy()).await;
     linked.map_err(|error| refused(unit, 0, "link the unit's file", error))?;
@@ -106,6 +109,9 @@ pub(crate) async fn uninstall(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<(), ServiceError> {
+    if unit.unit_type() == UnitType::Container {
+        return quadlet::uninstall(context, unit);
+    }
     let order = (&[unit.as_str()][..], ONLY_TILL_BOOT);
     match bus.manager::<_, Vec<LinkChange>>("DisableUnitFiles", &order).await {
         Ok(changes) => {

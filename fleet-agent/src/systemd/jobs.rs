@@ -32,9 +32,9 @@ pub(crate) struct Jobs {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Per unit: calls without a response yet, and jobs that have ended meanwhile.
+    /// Per unit in systemd: calls without a response yet, and jobs that have ended meanwhile.
     call: BTreeMap<UnitName, (usize, BTreeMap<String, String>)>,
-    /// Per job: its unit, and the waiting caller.
+    /// Per job: its unit in systemd, and the waiting caller.
     waiting: BTreeMap<String, (UnitName, oneshot::Sender<JobEnd>)>,
 }
 
@@ -48,8 +48,9 @@ pub(crate) struct PendingCall<'a> {
 impl Jobs {
     /// Registers a call, before it is sent.
     pub(crate) fn begin_call(&self, unit: &UnitName) -> PendingCall<'_> {
+        let unit = unit.systemd_name();
         self.lock().call.entry(unit.clone()).or_default().0 += 1;
-        PendingCall { jobs: self, unit: unit.clone() }
+        PendingCall { jobs: self, unit }
     }
 
     /// Records the end of a job. Returns whether this daemon has requested the job, or may have
@@ -75,8 +76,8 @@ impl Jobs {
 
     /// Whether a caller waits for a job of the unit.
     pub(crate) fn is_awaited(&self, unit: &UnitName) -> bool {
-        let state = self.lock();
-        state.waiting.values().any(|(of, waiting)| of == unit && !waiting.is_closed())
+        let (state, unit) = (self.lock(), unit.systemd_name());
+        state.waiting.values().any(|(of, waiting)| *of == unit && !waiting.is_closed())
     }
 
     /// Records that a job is gone and its signal was missed.
@@ -118,10 +119,10 @@ impl Drop for PendingCall<'_> {
     }
 }
 
-/// Returns the error for a unit file that systemd has refused. The reason is the first error that
-/// fleet's own check finds. If the check finds none, the reason is systemd's message, which
-/// contains few details.
-pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, reason: &str) -> ServiceError {
+/// Returns the error for a unit file that systemd or podman has refused. The reason is the first
+/// error that fleet's own check finds. If the check finds none, the reason is `refusal`, which is
+/// their message and contains few details.
+pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, refusal: String) -> ServiceError {
     let findings = file.check(unit);
     let fatal = findings.iter().find(|finding| finding.severity() == Severity::Error);
     let (line, problem) = match fatal {
@@ -131,7 +132,7 @@ pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, reason: &str) -> Servic
         Some(finding) => {
             (finding.location().line, format!("{}: {}", finding.message(), finding.help()))
         }
-        None => (0, format!("systemd refuses the file: {reason}")),
+        None => (0, refusal),
     };
     ServiceError::BadSetting { unit: unit.clone(), line, problem }
 }
@@ -253,15 +254,12 @@ mod tests {
         let unit: UnitName = "a.service".parse().expect("it is a name");
         let refused = |text: &str| {
             let file = UnitFile::parse(text).expect("it is well formed");
-            bad_file(&unit, &file, "something").to_string()
+            bad_file(&unit, &file, "refused".to_owned()).to_string()
         };
         assert_eq!(
             refused("[Unit]\n[Service]\nRestart=always\n"),
             "a.service, line 2: the service has nothing to run: add ExecStart= to [Service]"
         );
-        assert_eq!(
-            refused("[Service]\nExecStart=/bin/true\n"),
-            "a.service: systemd refuses the file: something"
-        );
+        assert_eq!(refused("[Service]\nExecStart=/bin/true\n"), "a.service: refused");
     }
 }

@@ -117,6 +117,7 @@ fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &LineSelection) -> Ve
     if wanted.follow {
         arguments.push("--follow".to_owned());
     }
+    let unit = unit.systemd_name();
     match scope {
         SystemdScope::System => arguments.push(format!("_SYSTEMD_UNIT={unit}")),
         SystemdScope::User => {

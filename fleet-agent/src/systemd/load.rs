@@ -14,6 +14,7 @@ use super::context::{ManagerContext, io_error, unavailable};
 use super::install::{install, uninstall};
 use super::jobs::bad_file;
 use super::operations::stop_and_wait;
+use super::quadlet;
 use super::record::Record;
 use super::refresh::{refresh_details, refresh_unit};
 use super::state::ObservedState;
@@ -34,6 +35,7 @@ pub(crate) async fn load(
         return context.remember(unit, record);
     }
     refuse_type(unit)?;
+    refuse_namesake(context, unit)?;
     let existing = check_name(context, &bus, unit).await?;
     if existing == ExistingUnit::Stale {
         context.reload.require();
@@ -81,6 +83,18 @@ fn refuse_type(unit: &UnitName) -> Result<(), ServiceError> {
     Err(ServiceError::BadSetting { unit: unit.clone(), line: 0, problem: problem.to_owned() })
 }
 
+/// Refuses the second one of two units that systemd knows by the same name, such as `web.service`
+/// and `web.container`.
+fn refuse_namesake(context: &ManagerContext, unit: &UnitName) -> Result<(), ServiceError> {
+    let Some(other) = context.units.namesake(unit) else { return Ok(()) };
+    let problem = format!(
+        "{other} is on this machine too, and both run as {}: rename one of them, or place them on \
+         different machines",
+        unit.systemd_name()
+    );
+    Err(ServiceError::BadSetting { unit: unit.clone(), line: 0, problem })
+}
+
 async fn take_over(
     context: &ManagerContext,
     bus: &Bus,
@@ -89,9 +103,17 @@ async fn take_over(
     record: &Record,
     existing: ExistingUnit,
 ) -> Result<(), ServiceError> {
+    if unit.unit_type() == UnitType::Container {
+        // Before the record: the file of a container is a copy, which the record must not precede.
+        install(context, bus, unit, file).await?;
+    }
     let written = context.files.write_text(unit, file.source());
     let begun = written.and_then(|()| context.files.write_record(unit, record));
     begun.map_err(io_error(format!("write the unit file of {unit}")))?;
+    if unit.unit_type() == UnitType::Container {
+        // systemd gets the service by a reload.
+        return Ok(());
+    }
     install(context, bus, unit, file).await?;
     let states = refresh_unit(context, bus, unit).await.map_err(unavailable)?;
     match states.map(|states| states.load).as_deref() {
@@ -104,7 +126,7 @@ async fn take_over(
         }
         Some("bad-setting" | "error" | "masked") => {
             let reason = why_not_loaded(bus, unit).await.map_err(unavailable)?;
-            Err(bad_file(unit, file, &reason))
+            Err(bad_file(unit, file, format!("systemd refuses the file: {reason}")))
         }
         Some(_) => Ok(()),
     }
@@ -124,7 +146,7 @@ async fn discard_last_run(
 
 /// Returns systemd's reason for refusing a file.
 async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError> {
-    let path = unit_path(unit.as_str());
+    let path = unit_path(unit);
     let error = bus.property::<OwnedVariant>(&path, UNIT, "LoadError").await;
     let reason = match error.as_deref() {
         Ok(Variant::Structure(error)) => match error.fields() {
@@ -182,12 +204,16 @@ pub(crate) async fn unload(context: &ManagerContext, unit: &UnitName) -> Result<
     uninstall(context, &bus, unit).await?;
     let removed = context.files.remove(unit);
     // systemd would otherwise remember the failure of a unit forever.
-    let reset: Result<(), _> = bus.manager("ResetFailedUnit", &unit.as_str()).await;
+    let reset = bus.reset_failed(unit).await;
     removed.map_err(io_error(format!("remove the unit file of {unit}")))?;
     context.units.forget(unit);
     context.feed.report(unit);
     if let Err(error @ CallError::Lost(_)) = reset {
         return Err(unavailable(error));
+    }
+    if unit.unit_type() == UnitType::Container {
+        // The service exists until podman's generator runs again.
+        return reload(context, &bus).await.map_err(unavailable);
     }
     // A unit that refers to it keeps its old definition in memory.
     if bus.loaded_path(unit.as_str()).await.map_err(unavailable)?.is_some() {
@@ -250,7 +276,7 @@ pub(crate) async fn reload(context: &ManagerContext, bus: &Bus) -> Result<(), Ca
 /// Whether systemd uses an old definition of one of the units.
 async fn is_behind(bus: &Bus, units: &BTreeSet<UnitName>) -> Result<bool, CallError> {
     for unit in units {
-        let Some(path) = bus.loaded_path(unit.as_str()).await? else { continue };
+        let Some(path) = bus.loaded_path(unit.systemd_name().as_str()).await? else { continue };
         let load = bus.property::<String>(&path, UNIT, "LoadState").await?;
         if load == "not-found" || bus.property(&path, UNIT, "NeedDaemonReload").await? {
             return Ok(true);
@@ -296,7 +322,7 @@ pub(crate) async fn find_existing(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<Result<ExistingUnit, String>, CallError> {
-    match bus.loaded_path(unit.as_str()).await? {
+    match bus.loaded_path(unit.systemd_name().as_str()).await? {
         Some(path) => loaded_path(context, bus, unit, &path).await,
         None => on_disk(context, bus, unit).await,
     }
@@ -316,6 +342,12 @@ async fn loaded_path(
     if is_own(context, unit, Path::new(&file)) {
         return Ok(Ok(ExistingUnit::Stale));
     }
+    if unit.unit_type() == UnitType::Container {
+        let source: String = bus.property(path, UNIT, "SourcePath").await?;
+        if Path::new(&source) == quadlet::path(context, unit) {
+            return Ok(Ok(ExistingUnit::Stale));
+        }
+    }
     // systemd creates a slice implicitly once a unit refers to it.
     if file.is_empty() && load == "loaded" && unit.unit_type() == UnitType::Slice {
         let lasts: bool = bus.property(path, UNIT, "Perpetual").await?;
@@ -332,7 +364,8 @@ async fn on_disk(
     if !is_on_disk(context, unit, bus.unit_path().await?) {
         return Ok(Ok(ExistingUnit::New));
     }
-    match bus.manager::<_, String>("GetUnitFileState", &unit.as_str()).await {
+    let in_systemd = unit.systemd_name();
+    match bus.manager::<_, String>("GetUnitFileState", &in_systemd.as_str()).await {
         Ok(_) if leads_to_own(context, unit, &context.config.links.join(unit.as_str())) => {
             Ok(Ok(ExistingUnit::New))
         }
@@ -347,10 +380,12 @@ async fn on_disk(
 /// the file.
 fn is_on_disk(context: &ManagerContext, unit: &UnitName, folders: &[PathBuf]) -> bool {
     let is_there = |file: &Path| file.symlink_metadata().is_ok();
-    let template = unit.template();
+    let in_systemd = unit.systemd_name();
+    let template = in_systemd.template();
     folders.iter().any(|folder| {
-        let file = folder.join(unit.as_str());
-        let is_own = *folder == context.config.links && leads_to_own(context, unit, &file);
+        let file = folder.join(in_systemd.as_str());
+        let is_own = (*folder == context.config.links && leads_to_own(context, unit, &file))
+            || quadlet::is_generated(context, unit, &file);
         (!is_own && is_there(&file))
             || template.as_ref().is_some_and(|it| is_there(&folder.join(it.as_str())))
     })

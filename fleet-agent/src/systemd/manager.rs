@@ -35,6 +35,10 @@ use crate::{ChangeReceiver, Drift, ManagedUnit, ServiceError, ServiceManager, Un
 /// enabled, also until the next boot. A unit is refused if the machine has its own unit of the same
 /// name.
 ///
+/// The file of a container is copied to a directory of podman's generator, which makes a service of
+/// it whenever systemd reloads. The unit is then that service. The file is refused if the machine
+/// has no generator, or if the generator refuses it.
+///
 /// [`reload`](ServiceManager::reload) makes systemd reload its files only if systemd would
 /// otherwise use old ones.
 ///
@@ -102,7 +106,7 @@ impl SystemdManager {
         let read = || -> std::io::Result<bool> {
             let files = UnitFiles::new(config.directory.clone());
             let is_used = files.is_of_boot(&boot_id()?)? && !files.read()?.is_empty();
-            Ok(is_used || !files.read_links(&config.links)?.is_empty())
+            Ok(is_used || !files.read_lost(&config)?.is_empty())
         };
         if !read().map_err(io_error("read the records of units"))? {
             return Ok(Vec::new());
@@ -116,7 +120,7 @@ impl SystemdManager {
 /// that they do not run unnoticed.
 fn recover(context: &ManagerContext) -> std::io::Result<()> {
     context.files.forget_old_boot(&boot_id()?)?;
-    let lost = context.files.read_links(&context.config.links)?;
+    let lost = context.files.read_lost(&context.config)?;
     for (unit, _) in &lost {
         tracing::warn!(
             %unit,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! manager ── load, install ────> files, record     unit files and requests
-//!    │           └─────────────> bus               calls to systemd
+//!    │      │    └─────────────> bus               calls to systemd
+//!    │      └ quadlet                              files of containers, for podman's generator
 //!    ├───── operations, jobs ──> bus               start, stop, restart; the ends of jobs
 //!    ├───── journal                                journalctl as a child process
 //!    └ connection: one task ─ dispatch > state, jobs   systemd's signals, in order
@@ -29,6 +30,7 @@ mod journal;
 mod load;
 mod manager;
 mod operations;
+mod quadlet;
 mod record;
 mod recovery;
 mod refresh;
@@ -60,6 +62,9 @@ pub struct SystemdConfig {
     /// Directory for the links to unit files. systemd searches this directory, and a reboot clears
     /// it.
     pub links: PathBuf,
+    /// Directory for the files of containers. podman's generator searches this directory, and a
+    /// reboot clears it. No other program may use it.
+    pub quadlets: PathBuf,
     /// Clock for the pauses between connection attempts.
     pub clock: Arc<dyn Clock>,
 }
@@ -73,6 +78,7 @@ impl SystemdConfig {
             socket: "/run/dbus/system_bus_socket".into(),
             directory: "/run/fleet/units".into(),
             links: "/run/systemd/system".into(),
+            quadlets: "/run/containers/systemd/fleet".into(),
             clock: Arc::new(SystemClock::start()),
         }
     }
@@ -86,6 +92,7 @@ impl SystemdConfig {
             socket: runtime_directory.join("bus"),
             directory: runtime_directory.join("fleet/units"),
             links: runtime_directory.join("systemd/user"),
+            quadlets: runtime_directory.join("containers/systemd/fleet"),
             clock: Arc::new(SystemClock::start()),
         }
     }

@@ -1,12 +1,13 @@
 //! Starts, restarts and stops units, and waits for the jobs.
 
 use fleet_core::Generation;
-use fleet_unitfile::UnitName;
+use fleet_unitfile::{UnitName, UnitType};
 use tokio::sync::oneshot;
 
 use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::context::{ManagerContext, unavailable};
 use super::jobs::{JobEnd, reload_problem, start_problem, stop_problem, triggers};
+use super::quadlet;
 use super::record::{PendingOrder, PendingStart, Record};
 use super::state::ObservedState;
 use crate::ServiceError;
@@ -35,11 +36,16 @@ pub(crate) async fn launch(
     context.feed.report(unit);
     if !context.units.take_new(unit) {
         // A request begins a new count of failures and starts.
-        drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
+        drop(bus.reset_failed(unit).await);
     }
     let call = context.jobs.begin_call(unit);
-    let job = match bus.job(method, unit.as_str()).await {
+    let job = match bus.job(method, unit).await {
         Ok(job) => job,
+        Err(error) if error.no_such_unit() && unit.unit_type() == UnitType::Container => {
+            context.remember_received(unit, record.launched(generation))?;
+            let problem = quadlet::no_service(context, unit);
+            return Err(ServiceError::StartFailed { unit: unit.clone(), problem });
+        }
         Err(CallError::Refused { message, .. }) => {
             context.remember_received(unit, record.launched(generation))?;
             return Err(ServiceError::StartFailed { unit: unit.clone(), problem: message });
@@ -102,7 +108,7 @@ async fn missing(
     if !is_refused || !triggers(unit) || context.units.observed(unit).has_failed() {
         return Ok(None);
     }
-    let path = unit_path(unit.as_str());
+    let path = unit_path(unit);
     let wanted = bus.property::<Vec<String>>(&path, UNIT, "Triggers").await.map_err(unavailable)?;
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let states = bus.states(&names).await.map_err(unavailable)?;
@@ -159,13 +165,13 @@ pub(crate) async fn reload_unit(
     if !context.units.observed(unit).is_active() {
         return Err(failed("it is not active: start it".to_owned()));
     }
-    let can_reload = bus.property::<bool>(&unit_path(unit.as_str()), UNIT, "CanReload").await;
+    let can_reload = bus.property::<bool>(&unit_path(unit), UNIT, "CanReload").await;
     if !can_reload.map_err(unavailable)? {
         let problem = "it cannot reload: set ExecReload= or Type=notify-reload, or restart it";
         return Err(failed(problem.to_owned()));
     }
     let call = context.jobs.begin_call(unit);
-    let job = match bus.job("ReloadUnit", unit.as_str()).await {
+    let job = match bus.job("ReloadUnit", unit).await {
         Ok(job) => job,
         Err(CallError::Refused { message, .. }) => return Err(failed(message)),
         Err(error) => return Err(unavailable(error)),
@@ -190,7 +196,7 @@ async fn request_stop(
 ) -> Result<Option<oneshot::Receiver<JobEnd>>, ServiceError> {
     context.remember_stop(unit, record);
     let call = context.jobs.begin_call(unit);
-    match bus.job("StopUnit", unit.as_str()).await {
+    match bus.job("StopUnit", unit).await {
         Ok(job) => Ok(Some(call.wait_for(job))),
         Err(error) if error.no_such_unit() => Ok(None),
         Err(CallError::Refused { message, .. }) => {

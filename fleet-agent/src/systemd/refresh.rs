@@ -50,7 +50,8 @@ async fn refresh_units(
     // Locked before the query, so that the response shows the effect of each pending request.
     let pending = PendingRequests::lock(context);
     let signals: Vec<u64> = units.iter().map(|unit| context.units.signals(unit)).collect();
-    let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
+    let names: Vec<UnitName> = units.iter().map(UnitName::systemd_name).collect();
+    let names: Vec<&str> = names.iter().map(UnitName::as_str).collect();
     let states = bus.states(&names).await?;
     let mut changed = Vec::new();
     for ((unit, signals), states) in units.iter().zip(signals).zip(&states) {
@@ -96,7 +97,7 @@ async fn states(
     unit: &UnitName,
 ) -> Result<(u64, Option<States>), CallError> {
     let signals = context.units.signals(unit);
-    let batch = match context.state_queries.join(unit.as_str()).await {
+    let batch = match context.state_queries.join(unit.systemd_name().as_str()).await {
         BatchRole::Answered(states) => return Ok((signals, states?)),
         BatchRole::Leader(batch) => batch,
     };
@@ -118,7 +119,7 @@ pub(crate) async fn refresh_details(
     bus: &Bus,
     unit: &UnitName,
 ) -> Result<(), CallError> {
-    let path = unit_path(unit.as_str());
+    let path = unit_path(unit);
     for _ in 0..ATTEMPTS {
         let signals = context.units.signals(unit);
         let common = ask(bus, &path, UNIT, &["StateChangeTimestamp", "InvocationID"]).await?;
@@ -169,7 +170,7 @@ pub(crate) async fn stop_timeout(
     unit: &UnitName,
 ) -> Result<Option<Duration>, CallError> {
     let Some((interface, name)) = timeout_property(unit.unit_type()) else { return Ok(None) };
-    let path = unit_path(unit.as_str());
+    let path = unit_path(unit);
     let micros: u64 = bus.property(&path, interface, name).await?;
     let kills: bool = bus.property(&path, interface, "SendSIGKILL").await?;
     let ends = kills && micros != u64::MAX;
@@ -179,7 +180,9 @@ pub(crate) async fn stop_timeout(
 /// Returns the interface and property with the stop timeout.
 fn timeout_property(unit_type: UnitType) -> Option<(&'static str, &'static str)> {
     match unit_type {
-        UnitType::Service => Some(("org.freedesktop.systemd1.Service", "TimeoutStopUSec")),
+        UnitType::Container | UnitType::Service => {
+            Some(("org.freedesktop.systemd1.Service", "TimeoutStopUSec"))
+        }
         UnitType::Socket => Some(("org.freedesktop.systemd1.Socket", "TimeoutUSec")),
         UnitType::Mount => Some(("org.freedesktop.systemd1.Mount", "TimeoutUSec")),
         UnitType::Swap => Some(("org.freedesktop.systemd1.Swap", "TimeoutUSec")),
@@ -207,7 +210,7 @@ const TIMER: &str = "org.freedesktop.systemd1.Timer";
 
 /// Reads when a timer elapses next, and when it last elapsed.
 pub(crate) async fn timer_details(bus: &Bus, unit: &UnitName) -> Result<UnitDetails, CallError> {
-    let path = unit_path(unit.as_str());
+    let path = unit_path(unit);
     let read = async |name| {
         let micros: u64 = bus.property(&path, TIMER, name).await?;
         Ok::<_, CallError>(timestamp(micros))

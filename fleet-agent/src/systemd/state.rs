@@ -178,7 +178,7 @@ pub(crate) fn details(unit_type: UnitType) -> Option<(&'static str, &'static [&'
     const RESULT: &[&str] = &["Result"];
     const SERVICE: &[&str] = &["Result", "MainPID", "NRestarts", "ExecMainCode", "ExecMainStatus"];
     Some(match unit_type {
-        UnitType::Service => ("org.freedesktop.systemd1.Service", SERVICE),
+        UnitType::Container | UnitType::Service => ("org.freedesktop.systemd1.Service", SERVICE),
         UnitType::Automount => ("org.freedesktop.systemd1.Automount", RESULT),
         UnitType::Mount => ("org.freedesktop.systemd1.Mount", RESULT),
         UnitType::Path => ("org.freedesktop.systemd1.Path", RESULT),

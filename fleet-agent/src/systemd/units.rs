@@ -7,7 +7,7 @@ use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
-use super::bus::unit_path;
+use super::bus::{object_path, unit_path};
 use super::record::Record;
 use super::state::{ObservedState, Properties};
 use crate::{Drift, ManagedUnit};
@@ -40,11 +40,19 @@ struct Entry {
     alive: watch::Sender<()>,
 }
 
+impl State {
+    /// Returns the tracked unit with this name in systemd.
+    fn named(&mut self, in_systemd: &str) -> Option<(UnitName, &mut Entry)> {
+        let unit = self.paths.get(&object_path(in_systemd))?;
+        Some((unit.clone(), self.units.get_mut(unit)?))
+    }
+}
+
 impl UnitTable {
     /// Begins to track a unit, or stores its record.
     pub(crate) fn follow(&self, unit: &UnitName, record: Option<Record>) {
         let mut state = self.lock();
-        state.paths.insert(unit_path(unit.as_str()), unit.clone());
+        state.paths.insert(unit_path(unit), unit.clone());
         let entry = state.units.entry(unit.clone()).or_default();
         if record.is_some() {
             entry.record = record;
@@ -54,7 +62,7 @@ impl UnitTable {
 
     pub(crate) fn forget(&self, unit: &UnitName) {
         let mut state = self.lock();
-        state.paths.remove(&unit_path(unit.as_str()));
+        state.paths.remove(&unit_path(unit));
         state.units.remove(unit);
     }
 
@@ -75,6 +83,12 @@ impl UnitTable {
     /// Whether the unit with this object path is tracked.
     pub(crate) fn is_followed(&self, path: &str) -> bool {
         self.lock().paths.contains_key(path)
+    }
+
+    /// Returns another tracked unit that systemd knows by the same name.
+    pub(crate) fn namesake(&self, unit: &UnitName) -> Option<UnitName> {
+        let state = self.lock();
+        state.paths.get(&unit_path(unit)).filter(|other| *other != unit).cloned()
     }
 
     /// Returns the names of all tracked units.
@@ -148,21 +162,21 @@ impl UnitTable {
         (entry.is_launched() && entry.external_stop.is_stopped()).then_some(Drift::Stopped)
     }
 
-    /// Records that a job of a unit has begun.
+    /// Records that a job of a unit, by its name in systemd, has begun.
     pub(crate) fn on_job(&self, job: &str, unit: &str) {
-        if let Some(entry) = self.lock().units.get_mut(unit) {
+        if let Some((_, entry)) = self.lock().named(unit) {
             entry.external_stop.on_job(job, entry.observed.is_active());
         }
     }
 
-    /// Records that a job of a unit is over. Returns the unit's name if this job has stopped the
-    /// unit and was not requested by fleet.
+    /// Records that a job of a unit, by its name in systemd, is over. Returns the unit if this job
+    /// has stopped it and was not requested by fleet.
     pub(crate) fn on_job_end(&self, job: &str, unit: &str, is_ours: bool) -> Option<UnitName> {
         let mut state = self.lock();
-        let entry = state.units.get_mut(unit)?;
+        let (unit, entry) = state.named(unit)?;
         let is_down = entry.observed.is_inactive() || entry.observed.has_failed();
         let stopped = entry.external_stop.on_job_end(job, is_ours, is_down);
-        if stopped && entry.is_launched() { unit.parse().ok() } else { None }
+        (stopped && entry.is_launched()).then_some(unit)
     }
 
     /// Returns the number of signals of a unit so far.
@@ -273,7 +287,36 @@ impl ExternalStopDetector {
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::{Epoch, Generation};
+    use fleet_unitfile::UnitFile;
+    use zbus::wire::Variant;
+
+    use super::super::bus::UNIT;
     use super::*;
+
+    #[test]
+    fn signals_of_a_service_concern_its_container() {
+        let [container, service] =
+            ["web.container", "web.service"].map(|it| it.parse().expect("it is a name"));
+        let table = UnitTable::default();
+        let hash = UnitFile::parse("[Container]\nImage=a\n").expect("it parses").hash();
+        table.follow(&container, Some(Record::new(hash, Epoch(1)).launched(Generation(1))));
+        assert_eq!(table.namesake(&service), Some(container.clone()));
+        assert_eq!(table.namesake(&container), None);
+        let signal = |state: &str| {
+            let state = Variant::from(state).try_to_owned().expect("it holds no descriptor");
+            let changed = Properties::from([("ActiveState".to_owned(), state)]);
+            let path = "/org/freedesktop/systemd1/unit/web_2eservice";
+            table.on_signal(path, apply_properties(UNIT, &changed))
+        };
+        assert_eq!(signal("active"), Some(container.clone()));
+        table.on_job("/job/1", "web.service");
+        assert_eq!(signal("inactive"), Some(container.clone()));
+        assert_eq!(table.on_job_end("/job/1", "web.service", false), Some(container.clone()));
+        assert_eq!(table.drift(&container), Some(Drift::Stopped));
+        table.forget(&container);
+        assert_eq!((signal("active"), table.namesake(&service)), (None, None));
+    }
 
     #[test]
     fn external_stop_is_detected_by_job_effect() {

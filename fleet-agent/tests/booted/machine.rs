@@ -1,5 +1,6 @@
 //! A machine of the machine kit, which is removed when the test ends, however it ends.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -12,14 +13,23 @@ pub(crate) const CASE: &str = "FLEET_BOOTED_CASE";
 /// The only machine of its run.
 pub(crate) struct Machine {
     run: PathBuf,
+    /// Root tree of the system that it boots; `None` for that of this host.
+    root: Option<OsString>,
 }
 
 impl Machine {
     /// Boots a machine in a run of its own.
     pub(crate) fn boot(test: &str) -> Self {
+        Self::boot_root(test, None)
+    }
+
+    /// Boots the system with this root tree in a run of its own.
+    pub(crate) fn boot_root(test: &str, root: Option<OsString>) -> Self {
         let name = format!("fleet-agent-{}-{test}", std::process::id());
-        let machine = Self { run: std::env::temp_dir().join(name) };
-        machine.kit(&["up", NAME]);
+        let machine = Self { run: std::env::temp_dir().join(name), root };
+        let output = machine.kit(&["up", NAME]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "scripts/machine up: {errors}");
         machine
     }
 
@@ -31,23 +41,26 @@ impl Machine {
         let script = format!(
             "{CASE}={case} /srv/share/booted --ignored --exact inside --nocapture --test-threads 1"
         );
-        let output = kit(&self.run, &["exec", NAME, "sh", "-euc", &script]);
+        let output = self.kit(&["exec", NAME, "sh", "-euc", &script]);
         let text = [&*output.stdout, &*output.stderr].map(String::from_utf8_lossy).concat();
         print_figures(&text);
         assert!(output.status.success(), "{case} failed in the machine:\n{text}");
         assert!(text.contains("1 passed"), "{case} did not run in the machine:\n{text}");
     }
 
-    fn kit(&self, arguments: &[&str]) {
-        let output = kit(&self.run, arguments);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "scripts/machine {arguments:?}: {errors}");
+    fn kit(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(KIT);
+        command.args(arguments).env("FLEET_MACHINES", &self.run);
+        if let Some(root) = &self.root {
+            command.env("FLEET_MACHINE_ROOT", root);
+        }
+        command.output().expect("the kit can be run")
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        kit(&self.run, &["down", "--all"]);
+        self.kit(&["down", "--all"]);
         assert!(std::thread::panicking() || !self.run.exists(), "{} is left", self.run.display());
     }
 }
@@ -65,9 +78,4 @@ fn print_figures(text: &str) {
     for figure in text.lines().filter(|line| line.starts_with("figure: ")) {
         writeln!(std::io::stderr(), "{figure}").expect("a test can write to its standard error");
     }
-}
-
-fn kit(run: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(KIT);
-    command.args(arguments).env("FLEET_MACHINES", run).output().expect("the kit can be run")
 }

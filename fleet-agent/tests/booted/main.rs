@@ -35,6 +35,7 @@ macro_rules! cases {
         async fn run(case: &str) {
             match case {
                 $($(stringify!($case) => cases::$module::$case().await,)+)+
+                "podman_runs_a_container" => cases::quadlets::podman_runs_a_container().await,
                 "helper_daemon_to_kill" => cases::interruptions::helper_daemon_to_kill().await,
                 other => panic!("there is no case {other}"),
             }
@@ -62,7 +63,20 @@ cases! {
         units_of_a_removed_directory_are_recovered;
     journals: journal_can_be_followed;
     external_changes: external_stop_is_reported;
+    quadlets: containers_run_as_their_services, new_content_of_a_container_is_used,
+        container_that_cannot_run_is_refused, containers_outlive_the_daemon;
     cost: cost_compared_with_systemctl;
+}
+
+/// Runs a container with a real podman. `FLEET_PODMAN_ROOT` names the root tree of a system that
+/// has one; `scripts/podman-root` makes it.
+#[test]
+#[ignore = "boots a machine with podman: run by scripts/test --full"]
+fn podman_runs_a_container() {
+    match std::env::var_os("FLEET_PODMAN_ROOT") {
+        Some(root) => Machine::boot_root("podman", Some(root)).run_case("podman_runs_a_container"),
+        None => bench::print_line("left out: FLEET_PODMAN_ROOT names no system with podman"),
+    }
 }
 
 /// Runs one case inside a booted machine; does nothing elsewhere.

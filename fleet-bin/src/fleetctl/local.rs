@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use fleet_unitfile::{Severity, UnitFile, UnitName};
+use fleet_unitfile::{NameErrorKind, Severity, UnitFile, UnitName};
 
 use super::progress::Progress;
 use crate::ui::error::CliError;
@@ -91,6 +91,7 @@ pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<LocalUnits, CliError> {
     let mut local = LocalUnits::default();
     for UnitArg { name, path } in args {
         let Some((found, source)) = find(&name, &path)? else {
+            refuse_other_quadlet(&path)?;
             local.units.push(LocalUnit { name, path, file: None });
             continue;
         };
@@ -102,6 +103,19 @@ pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<LocalUnits, CliError> {
         }
     }
     Ok(local)
+}
+
+/// Refuses an existing file of podman's Quadlet that is no unit, such as `front.network`. As an
+/// argument, its name counts as that of a service.
+fn refuse_other_quadlet(path: &Path) -> Result<(), CliError> {
+    let file = path.with_extension("");
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    match UnitName::parse(&name) {
+        Err(error) if error.kind() == NameErrorKind::UnsupportedQuadlet && file.is_file() => {
+            Err(CliError::failed(format!("cannot send {}", file.display())).because(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads a file that must exist.
@@ -176,6 +190,17 @@ mod tests {
         let found = local(folder.path(), &["web@1"]).unwrap();
         assert_eq!((found.error_count(), found.units.len()), (1, 0));
         assert!(found.findings[0].message.contains("web@1.service"), "{:?}", found.findings);
+    }
+
+    #[test]
+    fn other_files_of_quadlet_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("front.network"), "[Network]\n").unwrap();
+        let error = local(folder.path(), &["front.network"]).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.ends_with("only .container files are units"), "{error}: {cause}");
+        let units = local(folder.path(), &["back.network"]).unwrap().units;
+        assert_eq!(units[0].name, "back.network.service", "there is no such file");
     }
 
     #[test]

@@ -195,10 +195,11 @@ impl EarlierManager {
                 Ok(running.map(|unit| unit.unit).collect())
             }
             Self::Systemd { user, socket, directory, links } => {
-                let mut config = SystemdConfig::system();
-                if user {
-                    config.scope = SystemdScope::User;
-                }
+                // The links are in `systemd/user` below the user's runtime directory.
+                let mut config = match links.ancestors().nth(2) {
+                    Some(runtime_directory) if user => SystemdConfig::user(runtime_directory),
+                    _ => SystemdConfig::system(),
+                };
                 (config.socket, config.directory, config.links) = (socket, directory, links);
                 SystemdManager::running_units(config).await
             }

@@ -257,6 +257,10 @@ mod tests {
         web.service:5:8: Global=maybe is neither yes nor no
         help: write true or false
         "#);
+        let container = b"[Container]\nImage=localhost/web\nEnviroment=A=1\n";
+        let findings =
+            verify(Path::new("web.container"), &"web.container".parse().unwrap(), container, None);
+        assert_eq!((findings.len(), &*findings[0].help), (1, "write Environment"));
         let (file, findings) = check(path, &name, &source[..source.len() - "Global=maybe\n".len()]);
         assert_eq!((file.is_some(), findings), (true, Vec::new()));
     }
@@ -292,6 +296,11 @@ mod tests {
         );
         let mount = render("web.mount", "[Mount]\nWhat=/a\nWhere=/web\n");
         assert!(mount.contains(".path, .timer and .target units only"), "{mount}");
+        let container = render("web.container", "[Container]\nImage=localhost/web\n");
+        insta::assert_snapshot!(container, @r#"
+        web.container:1:1: a .container unit needs systemd and podman 5.3 or later
+        help: place it on machines with service_manager = "systemd"
+        "#);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(super) type Violation<'a> = (Option<OptionView<'a>>, ValueError);
 /// Returns the violated rules for which systemd refuses the unit.
 pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
     match name.unit_type() {
+        UnitType::Container => check_container(name, file),
         UnitType::Service => Service { name, file }.check(),
         UnitType::Timer => check_trigger(name, file, "Timer", &TIMER_TRIGGERS),
         UnitType::Path => check_trigger(name, file, "Path", &PATH_TRIGGERS),
@@ -161,6 +162,28 @@ impl<'a> Service<'a> {
         let error = ValueError::new(FindingCode::OneshotRestart, message, "remove ExitType=");
         Some((Some(exit_type), error))
     }
+}
+
+/// Checks that podman can make a service of a container, and that fleet finds this service.
+fn check_container<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
+    let option = |key| effective_option(name, file, "Container", key);
+    let image = match (option("Image"), option("Rootfs")) {
+        (None, None) => {
+            let (message, help) = ("the container has no image", "add Image= to [Container]");
+            Some((None, ValueError::new(FindingCode::NoImage, message, help)))
+        }
+        (Some(_), rootfs @ Some(_)) => {
+            let (message, help) = ("the container has an image too", "remove Rootfs= or Image=");
+            Some((rootfs, ValueError::new(FindingCode::NoImage, message, help)))
+        }
+        _ => None,
+    };
+    let service_name = option("ServiceName").map(|option| {
+        let message = format!("fleet finds this container as {} only", name.systemd_name());
+        let help = "remove ServiceName=, and give the file the name that the service should have";
+        (Some(option), ValueError::new(FindingCode::ServiceName, message, help))
+    });
+    image.into_iter().chain(service_name).collect()
 }
 
 /// Checks that at least one trigger is set.

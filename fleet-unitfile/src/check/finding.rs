@@ -239,6 +239,8 @@ codes! {
     Accept "U0409" Error "A socket with `Accept=yes` cannot accept connections."
     SliceName "U0410" Error "The name of a slice has an empty part."
     Symlinks "U0411" Error "A socket with `Symlinks=` has not exactly one node in the file system."
+    NoImage "U0412" Error "A container has neither `Image=` nor `Rootfs=`, or both."
+    ServiceName "U0413" Error "A container gives its service another name, which fleet cannot find."
 }
 
 impl fmt::Display for FindingCode {

@@ -187,6 +187,7 @@ impl<'a> Checker<'a> {
         }
         let at = self.name(option);
         match table::kind(section, option.name()) {
+            Some(_) if table::is_of_podman(section) => {}
             Some(kind) => {
                 if let Some(version) = self.version {
                     if let Some(error) = table::name_in_version(option, version) {

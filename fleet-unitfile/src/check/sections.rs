@@ -24,10 +24,9 @@ pub(super) fn check<'a>(
     first.map(|(section, span)| (span, section_error(name, section)))
 }
 
-/// Returns `true` if systemd ignores a section in a unit of this name.
+/// Returns `true` if a section is ignored in a unit of this name.
 pub(super) fn is_ignored(name: &UnitName, section: &str) -> bool {
-    let is_own = table::own_section(name.unit_type()) == Some(section);
-    !is_own && section != "Unit" && section != "Install"
+    !table::sections_of(name.unit_type()).any(|known| known == section)
 }
 
 fn section_error(name: &UnitName, section: &str) -> ValueError {
@@ -38,8 +37,7 @@ fn section_error(name: &UnitName, section: &str) -> ValueError {
         return ValueError::new(FindingCode::ForeignSection, message, help);
     }
     let message = format!("unknown section [{section}]");
-    let own = table::own_section(unit_type);
-    let allowed = own.into_iter().chain(["Unit", "Install"]);
+    let allowed = table::sections_of(unit_type);
     let help = match suggest(section, allowed.clone()) {
         Some(near) => format!("write [{near}]"),
         None => format!(
@@ -60,8 +58,7 @@ pub(super) fn missing_span(name: &UnitName, file: &UnitFile) -> Span {
 
 /// Describes an option name that the section does not have.
 pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> ValueError {
-    let own = table::own_section(name.unit_type());
-    let here = own.into_iter().chain(["Unit", "Install"]).filter(|it| *it != section);
+    let here = table::sections_of(name.unit_type()).filter(|it| *it != section);
     let has_key = |section: &&'static str| table::kind(section, key).is_some();
     let message = format!("[{section}] has no option {}", quoted(key));
     if let Some(other) = here.clone().find(has_key) {
@@ -207,7 +204,7 @@ pub(super) fn check_install(name: &UnitName, option: OptionView<'_>) -> Vec<Valu
 }
 
 fn alias(name: &UnitName, alias: &str) -> Option<ValueError> {
-    let unit_type = name.unit_type();
+    let unit_type = name.systemd_name().unit_type();
     let error = |message, help| Some(ValueError::new(FindingCode::Install, message, help));
     if !may_have_aliases(unit_type) {
         let message = format!("a {unit_type} unit cannot have an alias");

@@ -213,6 +213,12 @@ fn unit_name(
             // An empty instance that a specifier stands for is filled in.
             return (!value.contains('%')).then(|| template(value, own));
         }
+        Ok(name) if name.unit_type() == UnitType::Container => {
+            let message = format!("{} is the file of a service of podman", quoted(value));
+            let stem = value.strip_suffix(".container").unwrap_or(value);
+            let help = format!("write {stem}.service");
+            return Some(ValueError::new(FindingCode::UnitName, message, help));
+        }
         Ok(_) => return None,
         Err(error) => error,
     };

@@ -3,6 +3,7 @@
 
 mod access;
 mod ignored;
+mod quadlet;
 mod verify;
 
 use std::collections::BTreeSet;

@@ -34,7 +34,7 @@ fn name_is_split_into_its_parts() {
 }
 
 #[test]
-fn all_types_make_names_and_five_make_templates() {
+fn all_types_make_names_and_some_make_templates() {
     for unit_type in UnitType::ALL {
         assert_eq!(name(&format!("a.{unit_type}")).unit_type(), unit_type);
         let template = UnitName::parse(&format!("a@.{unit_type}"));
@@ -46,7 +46,7 @@ fn all_types_make_names_and_five_make_templates() {
 
 #[test]
 fn first_broken_rule_is_reported() {
-    use NameErrorKind::{Character, EmptyPrefix, NoType, TooLong, UnknownType};
+    use NameErrorKind::{Character, EmptyPrefix, NoType, TooLong, UnknownType, UnsupportedQuadlet};
     for (text, kind) in [
         ("", NameErrorKind::Empty),
         ("foo", NoType),
@@ -55,6 +55,8 @@ fn first_broken_rule_is_reported() {
         ("foo.Service", UnknownType),
         ("foo.service ", UnknownType),
         ("foo.conf", UnknownType),
+        ("foo.volume", UnsupportedQuadlet),
+        ("foo@1.pod", UnsupportedQuadlet),
         (".service", EmptyPrefix),
         ("@.service", EmptyPrefix),
         ("@x.service", EmptyPrefix),
@@ -85,13 +87,16 @@ fn name_is_limited_to_255_bytes() {
 #[test]
 fn name_errors_state_a_remedy() {
     let long = format!("{}.service", "a".repeat(300));
-    let texts = ["", "foo", "foo.conf", "@x.service", "a b.service", "a@b.mount", &long];
+    let texts = ["", "foo", "foo.conf", "a.pod", "@x.service", "a b.service", "a@b.mount", &long];
     let messages = texts.map(|text| UnitName::parse(text).unwrap_err().to_string());
     insta::assert_snapshot!(folded(&messages.join("\n").replace(&"a".repeat(255), "aa…")), @r##"
     unit name "" is empty: write a name such as "web.service"
     unit name "foo" has no type: add a suffix such as ".service"
     unit name "foo.conf" does not end in a unit type: write one of automount, busname,
-        device, mount, path, scope, service, slice, snapshot, socket, swap, target, timer
+        container, device, mount, path, scope, service, slice, snapshot, socket, swap,
+        target, timer
+    unit name "a.pod" is not supported: of the files of podman's Quadlet, only .container
+        files are units
     unit name "@x.service" starts with its "@" or type: put a name in front, as in
         "web@.service"
     unit name "a b.service" has the character ' ': use ASCII letters, digits and ":-_.\@",

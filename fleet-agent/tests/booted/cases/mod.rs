@@ -9,4 +9,5 @@ pub(crate) mod external_changes;
 pub(crate) mod interruptions;
 pub(crate) mod journals;
 pub(crate) mod many_units;
+pub(crate) mod quadlets;
 pub(crate) mod unit_types;

@@ -1,6 +1,7 @@
 //! Scenarios, one test each.
 
 mod commands;
+mod containers;
 mod daemons;
 mod failures;
 mod journals;

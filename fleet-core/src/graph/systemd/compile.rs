@@ -95,6 +95,13 @@ const SUPPORTED: [UnitType; 5] =
 /// Returns the reason to refuse the file as a whole, or `None` if there is no such reason.
 /// Unsupported unit types, templates and empty files are refused.
 fn file_problem(name: &UnitName, file: &UnitFile) -> Option<String> {
+    if name.unit_type() == UnitType::Container {
+        return Some(
+            "a .container unit needs systemd and podman 5.3 or later: place it on machines with \
+             service_manager = \"systemd\""
+                .to_owned(),
+        );
+    }
     if !SUPPORTED.contains(&name.unit_type()) {
         return Some(format!(
             "the native supervisor runs .service, .socket, .path, .timer and .target units only, \

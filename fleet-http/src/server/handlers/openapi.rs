@@ -72,8 +72,8 @@ pub(crate) struct UnitName {
     #[param(
         max_length = 255,
         example = "hello.service",
-        pattern = "^[a-zA-Z0-9:_.\\\\@-]+\\.(automount|busname|device|mount|path|scope|\
-            service|slice|snapshot|socket|swap|target|timer)$"
+        pattern = "^[a-zA-Z0-9:_.\\\\@-]+\\.(automount|busname|container|device|mount|\
+            path|scope|service|slice|snapshot|socket|swap|target|timer)$"
     )]
     name: String,
 }

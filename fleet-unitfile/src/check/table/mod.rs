@@ -1,6 +1,7 @@
 //! All directives of systemd, by section, with the kind of each value and the versions that know
-//! it.
+//! it. Also the options of podman's Quadlet.
 
+mod quadlet;
 mod sections;
 mod shared;
 
@@ -40,6 +41,7 @@ pub(super) const fn own_section(unit_type: UnitType) -> Option<&'static str> {
     Some(match unit_type {
         UnitType::Automount => "Automount",
         UnitType::Busname => "BusName",
+        UnitType::Container => "Container",
         UnitType::Device => "Device",
         UnitType::Mount => "Mount",
         UnitType::Path => "Path",
@@ -54,9 +56,23 @@ pub(super) const fn own_section(unit_type: UnitType) -> Option<&'static str> {
     })
 }
 
-/// Returns the names of all sections.
+/// Returns the sections that are read in a unit of a type, the type-specific one first.
+pub(super) fn sections_of(unit_type: UnitType) -> impl Iterator<Item = &'static str> + Clone {
+    let more: &[&str] = match unit_type {
+        UnitType::Container => &["Service", "Quadlet", "Unit", "Install"],
+        _ => &["Unit", "Install"],
+    };
+    own_section(unit_type).into_iter().chain(more.iter().copied())
+}
+
+/// Returns the names of all sections, those of systemd first.
 pub(super) fn section_names() -> impl Iterator<Item = &'static str> {
-    SECTIONS.iter().map(|(name, _)| *name)
+    SECTIONS.iter().chain(&quadlet::SECTIONS).map(|(name, _)| *name)
+}
+
+/// Returns `true` for a section that podman reads instead of systemd.
+pub(super) fn is_of_podman(section: &str) -> bool {
+    quadlet::SECTIONS.iter().any(|(name, _)| *name == section)
 }
 
 /// Returns the kind of value that a directive takes, or `None` if the section has no directive with
@@ -80,7 +96,7 @@ pub(super) fn names(section: &str) -> impl Iterator<Item = &'static str> {
 }
 
 fn tables(section: &str) -> &'static [Table] {
-    let found = SECTIONS.iter().find(|(name, _)| *name == section);
+    let found = SECTIONS.iter().chain(&quadlet::SECTIONS).find(|(name, _)| *name == section);
     found.map_or(&[], |(_, tables)| tables)
 }
 
@@ -122,8 +138,8 @@ pub struct Directive {
     pub until: Option<SystemdVersion>,
 }
 
-/// Returns all directives that [`UnitFile::check`](crate::UnitFile::check) knows, section by
-/// section.
+/// Returns all directives of systemd that [`UnitFile::check`](crate::UnitFile::check) knows,
+/// section by section.
 ///
 /// ```
 /// let names: Vec<_> = fleet_unitfile::check::directives()
@@ -133,7 +149,7 @@ pub struct Directive {
 /// assert_eq!(names, ["DirectoryMode", "ExtraOptions", "TimeoutIdleSec", "Where"]);
 /// ```
 pub fn directives() -> impl Iterator<Item = Directive> {
-    section_names().flat_map(|section| {
+    SECTIONS.iter().flat_map(|(section, _)| {
         names(section).map(move |name| {
             let (since, until) = (since(name), until(name));
             Directive { section, name, is_newer: since.is_some(), since, until }
@@ -300,7 +316,7 @@ mod tests {
 
     #[test]
     fn tables_are_sorted_without_duplicates() {
-        for (section, tables) in SECTIONS {
+        for (section, tables) in SECTIONS.into_iter().chain(quadlet::SECTIONS) {
             for table in tables {
                 assert!(table.is_sorted_by(|a, b| a.0 < b.0), "{section}");
             }

@@ -12,7 +12,7 @@ use fleet_unitfile::{Finding, Severity, UnitFile};
 use super::{broken, findings};
 
 /// Types of which systemd reads no files, so that it has no verdict.
-const NOT_READ: [&str; 3] = [".busname", ".scope", ".snapshot"];
+const NOT_READ: [&str; 4] = [".busname", ".container", ".scope", ".snapshot"];
 
 /// Findings that systemd 252 intentionally does not have.
 const ON_PURPOSE: [FindingCode; 5] = [
