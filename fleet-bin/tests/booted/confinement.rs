@@ -9,7 +9,7 @@ use crate::kit::Kit;
 use crate::observe::wait_for;
 
 /// Units by name, with the options that a unit adds to [`UNIT`].
-const UNITS: [(&str, &str); 48] = [
+const UNITS: [(&str, &str); 50] = [
     ("plain", ""),
     ("no-new-privileges", "NoNewPrivileges=yes"),
     ("bounding-set", "CapabilityBoundingSet=CAP_CHOWN CAP_KILL\nCapabilityBoundingSet=~CAP_KILL"),
@@ -18,6 +18,8 @@ const UNITS: [(&str, &str); 48] = [
     ("secure-bits", "SecureBits=noroot noroot-locked"),
     ("private-tmp", "PrivateTmp=yes"),
     ("private-devices", "PrivateDevices=yes"),
+    ("devices-closed", "DevicePolicy=closed\nDeviceAllow=/dev/kmsg r"),
+    ("devices-strict", "DevicePolicy=strict\nDeviceAllow=/dev/null rw\nDeviceAllow=char-mem r"),
     ("private-network", "PrivateNetwork=yes"),
     ("private-ipc", "PrivateIPC=yes"),
     ("private-mounts", "PrivateMounts=yes"),
@@ -136,6 +138,10 @@ for id in 0 1 "$(id -u)"; do getent passwd "$id"; done
 ls -ld /srv/a /root | cut -d ' ' -f 1-4
 echo tmp $(ls -A /tmp /var/tmp | grep -c mark)
 [ -e /dev/initctl ] || echo devices $(ls /dev)
+for device in full kmsg loop-control zero; do
+    [ -e /dev/$device ] && : </dev/$device && echo "may read /dev/$device"
+    [ -e /dev/$device ] && : >/dev/$device && echo "may write /dev/$device"
+done
 ip -br link show lo | cut -c 1-20
 unshare --uts true && echo may create namespaces
 touch /var/tmp/probe.$$ && chmod u+s /var/tmp/probe.$$ && echo may set the user ID bit
