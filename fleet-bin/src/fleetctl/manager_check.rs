@@ -8,7 +8,7 @@ use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 use super::Context;
 use crate::ui::error::CliError;
-use crate::ui::findings::Finding;
+use crate::ui::findings::{Finding, LOST};
 
 /// Size of the unit files in one request, unless a single file is larger.
 const MAX_BATCH_BYTES: usize = 1 << 20;
@@ -117,8 +117,6 @@ fn findings(unit: &CheckedUnit, check: &wire::UnitCheck) -> Vec<Finding> {
     check.findings.iter().map(finding).collect()
 }
 
-const LOST: &str = "nothing to do, unless the unit needs it";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +152,7 @@ mod tests {
         web.service:3:1: warning: 2 of 3 machines would refuse the unit: A= needs root
         help: exclude these machines with MachineMetadata= in [X-Fleet], or change the unit
         web.service:3:1: warning: on 1 of 3 machines: runs without A=
-        help: nothing to do, unless the unit needs it
+        help: nothing to do if the unit works without it; otherwise use fleetd as root, or systemd
         ");
     }
 

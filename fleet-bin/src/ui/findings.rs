@@ -13,6 +13,10 @@ use serde::Serialize;
 /// Directory of the files that are checked as parts of a unit.
 const UNIT_DIRECTORY: &str = "/etc/systemd/system";
 
+/// Help for a unit that runs without an option.
+pub(crate) const LOST: &str = "nothing to do if the unit works without it; otherwise use fleetd \
+                               as root, or systemd";
+
 /// One diagnostic of a unit file.
 ///
 /// `Display` prints a line such as `web.service:3:1: hint: message [code]` and then a line with the
@@ -87,7 +91,7 @@ pub(crate) fn verify_native(path: &Path, name: &UnitName, source: &[u8]) -> Vec<
     let instance = name.is_template().then(|| name.instantiate("instance").ok()).flatten();
     match compile(instance.as_ref().unwrap_or(name), &file, &options) {
         Ok(compiled) => findings.extend(compiled.remarks.iter().map(|remark| {
-            let help = "nothing to do, unless the unit needs it".to_owned();
+            let help = LOST.to_owned();
             let severity = match remark.kind {
                 RemarkKind::Difference => Severity::Hint,
                 RemarkKind::Accepted(_) | RemarkKind::Unknown => Severity::Warning,
@@ -286,7 +290,7 @@ mod tests {
         let ignored = "[Service]\nExecStart=/bin/web\nSyslogIdentifier=web\n";
         insta::assert_snapshot!(render("web.service", ignored), @r"
         web.service:3:1: hint: SyslogIdentifier= has no effect, because there is no journal
-        help: nothing to do, unless the unit needs it
+        help: nothing to do if the unit works without it; otherwise use fleetd as root, or systemd
         ");
         let newer = "[Service]\nExecStart=/bin/web\nQuantumShield=yes\n";
         let newer = render("web.service", newer);
