@@ -266,7 +266,7 @@ fn started(state: &wire::UnitStateEntity) -> Verdict {
         // A unit that finished successfully has done its work.
         "inactive" if state.result == "success" => Verdict::Reached,
         "inactive" if is_skipped(state) => {
-            Verdict::Skipped(format!("skipped on {machine}: {}", state.problem))
+            Verdict::Skipped(format!("on {machine}, but was skipped: {}", state.problem))
         }
         "inactive" if is_wait_reason(&state.problem) => {
             Verdict::Stuck(format!("on {machine} it {}", state.problem))

@@ -245,10 +245,8 @@ async fn unit_without_main_process_is_adopted() {
         for kind in ["Type=forking", "ExitType=cgroup"] {
             let bench = Bench::with(|config| config.control_groups = control_groups).await;
             let pids = bench.path("pids");
-            let service = format!(
-                "{kind}\nExecStart=/bin/sh -c 'for it in 1 2; do sleep 1000 & echo $$! >>{}; done'\n",
-                pids.display()
-            );
+            let script = "for it in 1 2; do sleep 1000 & echo $$!; done";
+            let service = format!("{kind}\nExecStart=/bin/sh -c '{script} >>{}'\n", pids.display());
             bench.run("a.service", &service).await;
             let pids = bench.wait_for_lines("pids", 2).await;
             let state = bench.wait_for("a.service", |it| it.main_pid.is_none()).await;

@@ -93,7 +93,7 @@ fn start_ends_when_the_unit_is_active() {
                 "",
                 because("its A=b does not hold", run("inactive", "dead")),
             )],
-            "no start: skipped on m1: its A=b does not hold",
+            "no start: on m1, but was skipped: its A=b does not hold",
         ),
     ] {
         assert_eq!(evaluate_states(ACTIVE, launched(), &states), expected, "{states:?}");

@@ -465,8 +465,7 @@ pub enum ExecOutput {
 /// `nofile`. `None` means no limit.
 pub type Rlimits = BTreeMap<&'static str, (Option<u64>, Option<u64>)>;
 
-/// Limits on all processes of a unit together. They need cgroup v2; on a machine without it, a unit
-/// with such a limit is refused.
+/// Limits on all processes of a unit together. They need cgroup v2 and its controllers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// Maximum memory in bytes; beyond it processes are killed.

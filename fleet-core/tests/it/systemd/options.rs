@@ -67,10 +67,10 @@ fn every_option_has_one_support_entry() {
         counts.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
     insta::assert_snapshot!(wrapped(&format!("{}\nall: {total}", output.join("\n"))), @r"
     aside: 1
-    honoured: 304
+    honoured: 309
     inert: 356
     refused: 40
-    refused unless it asks for nothing: 74
+    refused unless it asks for nothing: 69
     all: 775
     ");
 }

@@ -72,8 +72,9 @@ pub(crate) enum RunAction {
     Signal { signal: Sig, hangs_up: bool, reach: SignalScope },
     /// Send a signal to one process, without waiting.
     SignalProcess { process: ProcessId, signal: Sig },
-    /// Watch the pid file until it names the main process; answered by `on_main`. Without a pid file,
-    /// look for the main process among those of the run; answered by `on_main` or `on_no_main`.
+    /// Watch the pid file until it names the main process; answered by `on_main`. Without a pid
+    /// file, look for the main process among those of the run; answered by `on_main` or
+    /// `on_no_main`.
     AwaitMain,
     /// Wait until no process of the run is left; answered by `on_all_gone`.
     AwaitGone,
