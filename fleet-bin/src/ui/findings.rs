@@ -290,7 +290,8 @@ mod tests {
         let ignored = "[Service]\nExecStart=/bin/web\nSyslogIdentifier=web\n";
         insta::assert_snapshot!(render("web.service", ignored), @r"
         web.service:3:1: hint: SyslogIdentifier= has no effect, because there is no journal
-        help: nothing to do if the unit works without it; otherwise use fleetd as root, or systemd
+        help: nothing to do if the unit works without it; otherwise use fleetd as root,
+        or systemd
         ");
         let newer = "[Service]\nExecStart=/bin/web\nQuantumShield=yes\n";
         let newer = render("web.service", newer);
