@@ -53,17 +53,18 @@ pub(crate) async fn install(
     };
     let _turn = context.quadlets.lock().await;
     let path = path(context, unit);
-    let before = std::fs::read(&path).ok();
+    // A daemon that was killed during a load may have left another file in the directory.
+    let before = std::fs::read(context.files.text(unit)).ok();
+    // A reload may happen while a refused file is there.
+    context.reload.require();
     let written = write(&path, file.source());
     written.map_err(io_error(format!("write the file of {unit} for podman")))?;
     let refusal = match dry_run(context, &generator).await {
         Ok(output) => refusal(unit, &output, &context.config.quadlets).map(Ok),
         Err(error) => Some(Err(error)),
     };
-    let Some(refusal) = refusal else {
-        context.reload.require();
-        return Ok(());
-    };
+    context.reload.require();
+    let Some(refusal) = refusal else { return Ok(()) };
     let restored = match before {
         Some(before) => write(&path, &before),
         None => ignore_missing(std::fs::remove_file(&path)),

@@ -46,14 +46,14 @@ pub(crate) struct DynamicUsers {
     locks: PathBuf,
     /// Directory of the records.
     records: PathBuf,
-    held: Mutex<BTreeMap<String, HeldUser>>,
+    /// Users by name and number. A name may have two numbers for a while, if the daemon restarts.
+    held: Mutex<BTreeMap<(String, u32), HeldUser>>,
 }
 
 #[derive(Debug)]
 struct HeldUser {
-    id: u32,
     /// `None` if another daemon has it, which must not happen.
-    _lock: Option<File>,
+    lock: Option<File>,
     /// Number of runs with this user.
     runs: usize,
 }
@@ -117,9 +117,9 @@ impl DynamicUsers {
         for (name, id) in &ids.held {
             let lock = self.lock(*id)?;
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            let known =
-                held.entry(name.clone()).or_insert(HeldUser { id: *id, _lock: lock, runs: 0 });
+            let known = held.entry((name.clone(), *id)).or_insert(HeldUser { lock: None, runs: 0 });
             known.runs += 1;
+            known.lock = known.lock.take().or(lock);
         }
         Ok(())
     }
@@ -128,40 +128,39 @@ impl DynamicUsers {
     /// free, and its IPC objects are removed.
     pub(crate) fn release(&self, ids: &DynamicIds) {
         for (name, id) in &ids.held {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(known) = held.get_mut(name) else { continue };
-            known.runs -= 1;
-            if known.runs == 0 {
+            // The number stays locked until its objects are removed.
+            if let Some(HeldUser { lock: Some(_lock), .. }) = self.release_one(name, *id) {
                 ipc::remove(*id);
                 self.forget(name, *id);
-                held.remove(name);
             }
         }
     }
 
+    /// Ends the use of a user by one run. Returns the user if this was the last run.
+    fn release_one(&self, name: &str, id: u32) -> Option<HeldUser> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), id);
+        let known = held.get_mut(&key)?;
+        known.runs -= 1;
+        if known.runs == 0 { held.remove(&key) } else { None }
+    }
+
     /// Takes a number for a name, or the number that the name has already.
     fn hold(&self, name: &str, paths: &[PathBuf]) -> io::Result<u32> {
-        if let Some(id) = self.share(name) {
+        let shared = share(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner), name);
+        if let Some(id) = shared {
             return Ok(id);
         }
         let (id, lock) = self.choose(name, paths)?;
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Another run may have taken the name meanwhile. Then its number counts.
-        if let Some(known) = held.get_mut(name) {
-            known.runs += 1;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = share(&mut held, name) {
             drop(fs::remove_file(self.locks.join(id.to_string())));
-            return Ok(known.id);
+            return Ok(other);
         }
         self.record(name, id);
-        held.insert(name.to_owned(), HeldUser { id, _lock: Some(lock), runs: 1 });
+        held.insert((name.to_owned(), id), HeldUser { lock: Some(lock), runs: 1 });
         Ok(id)
-    }
-
-    fn share(&self, name: &str) -> Option<u32> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = held.get_mut(name)?;
-        known.runs += 1;
-        Some(known.id)
     }
 
     fn choose(&self, name: &str, paths: &[PathBuf]) -> io::Result<LockedId> {
@@ -257,6 +256,14 @@ impl DynamicUsers {
     }
 }
 
+/// Returns the number that a name has already, for one more run.
+fn share(held: &mut BTreeMap<(String, u32), HeldUser>, name: &str) -> Option<u32> {
+    let numbers = (name.to_owned(), 0)..=(name.to_owned(), u32::MAX);
+    let ((_, id), known) = held.range_mut(numbers).next()?;
+    known.runs += 1;
+    Some(*id)
+}
+
 /// Returns the number that systemd prefers for a name.
 fn hashed(name: &str) -> u32 {
     const KEY: [u64; 2] = [0xf548_cecf_317e_5337, 0x59ec_d98d_5739_bb8a];
@@ -280,7 +287,7 @@ fn into_range(number: u32) -> u32 {
 /// such an account.
 fn static_user(name: &str) -> io::Result<Option<(u32, u32)>> {
     check_name(name)?;
-    if let Ok(id) = name.parse() {
+    if let Some(id) = number(name) {
         return Ok(Some(Account::from_uid(Uid::from_raw(id))?.map_or((id, id), ids)));
     }
     // A dynamic user of a service manager is no account of the machine.
@@ -291,6 +298,14 @@ fn static_user(name: &str) -> io::Result<Option<(u32, u32)>> {
     }
 }
 
+/// Returns the number of a user or group that is given by number. The kernel takes the numbers with
+/// all bits set, in 16 and in 32 bits, for none at all.
+fn number(name: &str) -> Option<u32> {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let id = name.parse().ok().filter(|_| is_number)?;
+    (id != u32::from(u16::MAX) && id != u32::MAX).then_some(id)
+}
+
 fn ids(account: Account) -> (u32, u32) {
     (account.uid.as_raw(), account.gid.as_raw())
 }
@@ -298,9 +313,9 @@ fn ids(account: Account) -> (u32, u32) {
 fn static_group(name: &str) -> io::Result<Option<u32>> {
     check_name(name)?;
     let is_static = |id: &u32| !RANGE.contains(id);
-    let group = match name.parse() {
-        Ok(id) => Some(id),
-        Err(_) => Group::from_name(name)?.map(|group| group.gid.as_raw()).filter(is_static),
+    let group = match number(name) {
+        Some(id) => Some(id),
+        None => Group::from_name(name)?.map(|group| group.gid.as_raw()).filter(is_static),
     };
     let user = Account::from_name(name)?.map(|account| account.uid.as_raw()).filter(is_static);
     match (group, user) {
@@ -323,7 +338,7 @@ fn check_name(name: &str) -> io::Result<()> {
     let is_name = name.starts_with(is_letter)
         && name.chars().all(|c| is_letter(c) || c.is_ascii_digit() || c == '-')
         && name.len() <= 31;
-    if is_name || name.parse::<u32>().is_ok() {
+    if is_name || number(name).is_some() {
         return Ok(());
     }
     let problem = "write a name of at most 31 letters, digits, \"-\" and \"_\"";
@@ -414,6 +429,25 @@ mod tests {
         assert!(second.lock(one.uid).expect("it can be opened").is_some());
     }
 
+    /// Regression: the lock file of another manager was removed.
+    #[test]
+    fn adopted_number_of_another_daemon_stays_locked() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let (first, second) = (users(home.path()), users(home.path()));
+        let one = first.take("fleet-dynamic", None, &[]).expect("a number is free");
+        second.adopt(&one).expect("it is noted");
+        second.release(&one);
+        assert_eq!(files(&home.path().join("locks")), [one.uid.to_string()]);
+        // A name with two numbers keeps both until their runs are over.
+        let other = second.take("fleet-dynamic", None, &[]).expect("a number is free");
+        drop(first);
+        second.adopt(&one).expect("it is free");
+        second.release(&other);
+        assert_eq!(files(&home.path().join("locks")), [one.uid.to_string()]);
+        second.release(&one);
+        assert_eq!(files(&home.path().join("locks")), [""; 0]);
+    }
+
     #[test]
     fn accounts_of_the_machine_are_used() {
         let home = tempfile::tempdir().expect("a directory can be made");
@@ -421,7 +455,7 @@ mod tests {
         let ids = users.take("root", None, &[]).expect("it exists");
         assert_eq!((ids.uid, ids.gid, ids.held.len()), (0, 0, 0));
         assert_eq!(files(home.path()), [""; 0]);
-        for name in ["", "a b", "1a", "a/b", "a-name-of-more-than-31-characters"] {
+        for name in ["", "a b", "1a", "a/b", "+0", "65535", "4294967295", &"a".repeat(32)] {
             users.take(name, None, &[]).expect_err(name);
         }
     }

@@ -306,7 +306,8 @@ fn left_in(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     Ok(left)
 }
 
-const DIRECTORY: OFlags =
+/// Flags to open a directory itself, and not the one to which a link leads.
+pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 #[cfg(test)]

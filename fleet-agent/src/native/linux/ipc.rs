@@ -1,11 +1,14 @@
 //! IPC objects of users: shared memory, semaphores and message queues, of System V and of POSIX.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::{fs, io};
 
 use nix::libc;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::files::DIRECTORY;
 
 /// Kinds of System V objects: the kernel's table, with the columns of the object and its owner.
 const TABLES: [(&str, Kind, usize); 3] = [
@@ -24,25 +27,39 @@ enum Kind {
     Queue,
 }
 
+/// Maximum depth to which directories of POSIX objects are searched.
+const MAX_DEPTH: usize = 64;
+
 /// Returns whether a user or group of this number owns an object.
 pub(crate) fn has_objects(id: u32) -> bool {
-    !system_v(id).is_empty() || !posix(id).is_empty()
+    !system_v(id).is_empty() || search_posix(id, &mut |_, _, _| Ok(())).is_ok_and(|found| found)
 }
 
 /// Removes the objects that a user or group of this number owns.
 pub(crate) fn remove(id: u32) {
-    let removed = system_v(id).into_iter().map(|(kind, object)| remove_object(kind, object));
-    let files = posix(id).into_iter().map(|path| match path.is_dir() && !path.is_symlink() {
-        true => fs::remove_dir(path),
-        false => fs::remove_file(path),
-    });
-    for error in removed.chain(files).filter_map(Result::err) {
-        let is_gone = error.kind() == io::ErrorKind::NotFound
-            || [libc::EINVAL, libc::EIDRM].map(Some).contains(&error.raw_os_error());
-        if !is_gone {
-            tracing::warn!(%error, user = id, "cannot remove an IPC object of a unit's user");
+    for (kind, object) in system_v(id) {
+        let removed = remove_object(kind, object);
+        let is_gone = |error: &io::Error| {
+            [libc::EINVAL, libc::EIDRM].map(Some).contains(&error.raw_os_error())
+        };
+        if let Err(error) =
+            removed.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
+        {
+            warn_left(id, &error);
         }
     }
+    let removed =
+        search_posix(id, &mut |directory, name, flags| match unlinkat(directory, name, flags) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
+        });
+    if let Err(error) = removed {
+        warn_left(id, &error.into());
+    }
+}
+
+fn warn_left(id: u32, error: &io::Error) {
+    tracing::warn!(%error, user = id, "cannot remove an IPC object of a unit's user");
 }
 
 fn system_v(id: u32) -> Vec<(Kind, i32)> {
@@ -66,27 +83,58 @@ fn owned(table: &str, owner: usize, id: u32) -> impl Iterator<Item = i32> {
     })
 }
 
-/// Returns the files of POSIX objects, those in directories before the directories.
-fn posix(id: u32) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut waiting: Vec<PathBuf> = DIRECTORIES.iter().map(PathBuf::from).collect();
-    while let Some(directory) = waiting.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
-            if metadata.is_dir() {
-                waiting.push(entry.path());
-            }
-            if [metadata.uid(), metadata.gid()].contains(&id) {
-                found.push(entry.path());
-            }
-        }
+/// Function for each file of a user: its directory, its name, and the flags for its removal.
+type OnFile<'a> = dyn FnMut(&OwnedFd, &CStr, AtFlags) -> rustix::io::Result<()> + 'a;
+
+/// Calls `on_file` for each file of POSIX objects that the user or group owns. Returns whether
+/// there is one, or the first error.
+fn search_posix(id: u32, on_file: &mut OnFile<'_>) -> rustix::io::Result<bool> {
+    let mut result = Ok(false);
+    for path in DIRECTORIES {
+        // A machine may lack it.
+        let Ok(directory) = openat(CWD, path, DIRECTORY, Mode::empty()) else { continue };
+        result = merge(result, search(&directory, id, on_file, 0));
     }
-    found.sort_by_key(|path: &PathBuf| std::cmp::Reverse(depth(path)));
-    found
+    result
 }
 
-fn depth(path: &Path) -> usize {
-    path.components().count()
+/// Searches a directory. All users may create files and directories there, and replace them at any
+/// time. So each file is accessed below the open directory, and no symbolic link is followed.
+fn search(
+    directory: &OwnedFd,
+    id: u32,
+    on_file: &mut OnFile<'_>,
+    depth: usize,
+) -> rustix::io::Result<bool> {
+    let mut result = Ok(false);
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let is_directory = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        if is_directory
+            && depth < MAX_DEPTH
+            && let Ok(inner) = openat(directory, name, DIRECTORY, Mode::empty())
+        {
+            result = merge(result, search(&inner, id, on_file, depth + 1));
+        }
+        if [found.st_uid, found.st_gid].contains(&id) {
+            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            result = merge(result, on_file(directory, name, flags).map(|()| true));
+        }
+    }
+    result
+}
+
+/// Combines two results; the first error counts.
+fn merge(
+    one: rustix::io::Result<bool>,
+    other: rustix::io::Result<bool>,
+) -> rustix::io::Result<bool> {
+    Ok(one? | other?)
 }
 
 fn remove_object(kind: Kind, object: i32) -> io::Result<()> {
@@ -105,6 +153,30 @@ fn remove_object(kind: Kind, object: i32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: the search followed links that other users could put in place of directories.
+    #[test]
+    fn links_are_not_followed() {
+        let [home, other] = [(); 2].map(|()| tempfile::tempdir().expect("a directory can be made"));
+        fs::create_dir(home.path().join("inner")).expect("it can be created");
+        fs::write(home.path().join("inner/file"), "").expect("it can be written");
+        fs::write(other.path().join("kept"), "").expect("it can be written");
+        std::os::unix::fs::symlink(other.path(), home.path().join("link")).expect("it is new");
+        let own = rustix::process::geteuid().as_raw();
+        let directory = openat(CWD, home.path(), DIRECTORY, Mode::empty()).expect("it exists");
+        let mut names = Vec::new();
+        let found = search(
+            &directory,
+            own,
+            &mut |_, name, _| {
+                names.push(name.to_string_lossy().into_owned());
+                Ok(())
+            },
+            0,
+        );
+        names.sort();
+        assert_eq!((found, names.join(" ")), (Ok(true), "file inner link".to_owned()));
+    }
 
     #[test]
     fn owners_are_found_in_the_tables_of_the_kernel() {

@@ -97,13 +97,17 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Creates a relative link, as systemd does.
+/// Creates a relative link, as systemd does. An equal link may exist.
 fn create_link(target: &Path, link: &Path) -> io::Result<()> {
     if let Some(above) = link.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(above)?;
     }
-    match symlink(relative(target, link), link) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && link.is_symlink() => Ok(()),
+    let target = relative(target, link);
+    match symlink(&target, link) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let is_equal = fs::read_link(link).is_ok_and(|found| found == target);
+            if is_equal { Ok(()) } else { Err(error) }
+        }
         created => created,
     }
 }

@@ -143,7 +143,7 @@ struct QueryAttributes {
 pub(super) fn attach_once(
     group: BorrowedFd<'_>,
     hook: Hook,
-    program: &[Instruction],
+    program: impl FnOnce() -> io::Result<Vec<Instruction>>,
 ) -> io::Result<()> {
     let target = group.as_raw_fd().cast_unsigned();
     let mut query =
@@ -152,7 +152,7 @@ pub(super) fn attach_once(
     if query.count > 0 {
         return Ok(());
     }
-    let loaded = load(hook, program)?;
+    let loaded = load(hook, &program()?)?;
     let mut attributes = AttachAttributes {
         target,
         program: loaded.as_raw_fd().cast_unsigned(),

@@ -27,12 +27,12 @@ pub(super) fn check() -> io::Result<()> {
 
 /// Filters a control group. Programs of an earlier call stay.
 pub(crate) fn attach(group: BorrowedFd<'_>, filters: &CgroupFilters) -> io::Result<()> {
-    if let Some(rules) = device_rules(filters) {
-        attach_once(group, DEVICES, &device_program(&rules))?;
+    if filters_devices(filters) {
+        attach_once(group, DEVICES, || Ok(device_program(&device_rules(filters))))?;
     }
     if !filters.denied_addresses.is_empty() {
-        attach_once(group, INGRESS, &address_program(filters, SOURCE))?;
-        attach_once(group, EGRESS, &address_program(filters, DESTINATION))?;
+        attach_once(group, INGRESS, || address_program(filters, SOURCE))?;
+        attach_once(group, EGRESS, || address_program(filters, DESTINATION))?;
     }
     Ok(())
 }
@@ -57,29 +57,35 @@ const ALL: i32 = CREATE | READ | WRITE;
 /// Numbers of `null`, `zero`, `full`, `random`, `urandom`, `tty` and `ptmx`.
 const PSEUDO_DEVICES: [(u32, u32); 7] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
 
-/// Returns the permitted devices; `None` if all are.
-fn device_rules(filters: &CgroupFilters) -> Option<Vec<KernelRule>> {
+fn filters_devices(filters: &CgroupFilters) -> bool {
+    filters.device_policy != DevicePolicy::Auto || !filters.devices.is_empty()
+}
+
+/// Returns the permitted devices.
+fn device_rules(filters: &CgroupFilters) -> Vec<KernelRule> {
     let mut rules = Vec::new();
-    match filters.device_policy {
-        DevicePolicy::Auto if filters.devices.is_empty() => return None,
-        DevicePolicy::Strict => {}
-        DevicePolicy::Auto | DevicePolicy::Closed => {
-            rules.extend(PSEUDO_DEVICES.map(|(major, minor)| KernelRule {
-                kind: CHAR,
-                major: Some(major),
-                minor: Some(minor),
-                access: ALL,
-            }));
-            let terminals = DevicePattern::Char("pts".to_owned());
-            rules.extend(resolve(&terminals, READ | WRITE));
-        }
+    if filters.device_policy != DevicePolicy::Strict {
+        rules.extend(PSEUDO_DEVICES.map(|(major, minor)| KernelRule {
+            kind: CHAR,
+            major: Some(major),
+            minor: Some(minor),
+            access: ALL,
+        }));
+        rules.extend(resolve(&DevicePattern::Char("pts".to_owned()), READ | WRITE));
     }
     for DeviceRule { device, read, write, create } in &filters.devices {
         let bits = [(*read, READ), (*write, WRITE), (*create, CREATE)];
         let access = bits.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum();
-        rules.extend(resolve(device, access));
+        let found = resolve(device, access);
+        if found.is_empty() {
+            tracing::warn!(
+                ?device,
+                "a device of DeviceAllow= does not exist, so it stays forbidden"
+            );
+        }
+        rules.extend(found);
     }
-    Some(rules)
+    rules
 }
 
 /// Returns the rules for the devices that exist now.
@@ -98,6 +104,13 @@ fn resolve(device: &DevicePattern, access: i32) -> Vec<KernelRule> {
 }
 
 fn of_node(path: &str, access: i32) -> Option<KernelRule> {
+    // These names have the numbers of the device, which need not exist.
+    for (prefix, kind) in [("/dev/char/", CHAR), ("/dev/block/", BLOCK)] {
+        if let Some((major, minor)) = path.strip_prefix(prefix).and_then(|it| it.split_once(':')) {
+            let (major, minor) = (Some(major.parse().ok()?), Some(minor.parse().ok()?));
+            return Some(KernelRule { kind, major, minor, access });
+        }
+    }
     let metadata = fs::metadata(path).ok()?;
     let kind = match metadata.file_type() {
         kind if kind.is_block_device() => BLOCK,
@@ -109,8 +122,12 @@ fn of_node(path: &str, access: i32) -> Option<KernelRule> {
     Some(KernelRule { kind, major: Some(major), minor: Some(minor), access })
 }
 
-/// Returns the major numbers of the drivers in `/proc/devices` that match a pattern.
+/// Returns the major numbers of the drivers in `/proc/devices` that match a pattern. The pattern may
+/// be a number itself.
 fn majors(drivers: &str, kind: i32, pattern: &str) -> Vec<u32> {
+    if let Ok(major) = pattern.parse() {
+        return vec![major];
+    }
     let heading = if kind == BLOCK { "Block devices:" } else { "Character devices:" };
     let section = drivers.lines().skip_while(|line| *line != heading).skip(1);
     let entries = section.take_while(|line| !line.is_empty());
@@ -168,7 +185,7 @@ const DESTINATION: (i32, i32) = (16, 24);
 const LOAD_BYTES: i32 = 26;
 
 /// Returns the program that filters packets by one of their addresses.
-fn address_program(filters: &CgroupFilters, offsets: (i32, i32)) -> Vec<Instruction> {
+fn address_program(filters: &CgroupFilters, offsets: (i32, i32)) -> io::Result<Vec<Instruction>> {
     let mut program = vec![copy(R6, R1), read(R2, R1, 16)];
     for (protocol, offset, length) in [(0x0800_u16, offsets.0, 4), (0x86dd, offsets.1, 16)] {
         let is_family = |range: &&AddressRange| range.address.is_ipv4() == (length == 4);
@@ -196,13 +213,14 @@ fn address_program(filters: &CgroupFilters, offsets: (i32, i32)) -> Vec<Instruct
             family.extend([set(R0, 1), EXIT]);
         }
         // Other protocols skip the whole block.
-        let skipped = i16::try_from(family.len()).unwrap_or(i16::MAX);
+        let skipped = i16::try_from(family.len())
+            .map_err(|_| io::Error::other("IPAddressAllow= and IPAddressDeny= are too long"))?;
         let is_other = i32::from(protocol.to_be());
         program.push(instruction(0x56, R2, 0, skipped, is_other));
         program.append(&mut family);
     }
     program.extend([set(R0, 1), EXIT]);
-    program
+    Ok(program)
 }
 
 /// Returns the comparisons of an address on the stack with a range.
@@ -236,10 +254,13 @@ fn range_checks(range: AddressRange) -> Vec<Instruction> {
 mod tests {
     use std::net::{Ipv6Addr, UdpSocket};
     use std::os::fd::AsFd as _;
+    use std::path::PathBuf;
     use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     use super::super::Groups;
     use super::*;
+    use crate::clock::pause;
 
     const DRIVERS: &str = "Character devices:\n  1 mem\n  5 /dev/tty\n136 pts\n137 pts\n\n\
                            Block devices:\n  7 loop\n259 blkext\n";
@@ -250,6 +271,9 @@ mod tests {
         assert_eq!(majors(DRIVERS, CHAR, "*t*"), [5, 136, 137]);
         assert_eq!(majors(DRIVERS, BLOCK, "loop"), [7]);
         assert_eq!(majors(DRIVERS, BLOCK, "pts"), [0; 0]);
+        assert_eq!(majors(DRIVERS, BLOCK, "8"), [8]);
+        let rule = of_node("/dev/char/10:229", READ).expect("it has numbers");
+        assert_eq!((rule.kind, rule.major, rule.minor), (CHAR, Some(10), Some(229)));
     }
 
     #[test]
@@ -263,7 +287,7 @@ mod tests {
     #[test]
     fn closed_policy_permits_pseudo_devices_and_listed_ones() {
         let mut filters = CgroupFilters::default();
-        assert_eq!(device_rules(&filters), None);
+        assert!(!filters_devices(&filters));
         filters.devices.push(DeviceRule {
             device: DevicePattern::Path("/dev/null".to_owned()),
             read: true,
@@ -271,14 +295,16 @@ mod tests {
             create: false,
         });
         let null = KernelRule { kind: CHAR, major: Some(1), minor: Some(3), access: READ };
-        let rules = device_rules(&filters).expect("devices are filtered");
-        assert_eq!((rules.len() > PSEUDO_DEVICES.len(), rules.last()), (true, Some(&null)));
+        let rules = device_rules(&filters);
+        assert!(filters_devices(&filters) && rules.len() > PSEUDO_DEVICES.len());
+        assert_eq!(rules.last(), Some(&null));
         filters.device_policy = DevicePolicy::Strict;
-        assert_eq!(device_rules(&filters), Some(vec![null]));
+        assert_eq!(device_rules(&filters), [null]);
     }
 
     /// Helper process for the test below: waits for the end of its input, and then writes the
-    /// results of opening two devices and of sending to three addresses.
+    /// results of opening two devices and of sending to three addresses, and the first message that
+    /// it receives.
     #[test]
     fn helper_process() {
         let Some(results) = std::env::var_os("FILTER_RESULTS") else { return };
@@ -288,13 +314,22 @@ mod tests {
             let socket = UdpSocket::bind(from).expect("it is local");
             socket.send_to(b"x", to).is_ok()
         };
+        let receiver = UdpSocket::bind("127.0.0.1:0").expect("it is local");
+        let port = receiver.local_addr().expect("it is bound").port().to_string();
+        let file = PathBuf::from(&results).with_extension("port");
+        fs::write(file.with_extension("new"), port).expect("it can be written");
+        fs::rename(file.with_extension("new"), file).expect("it is there");
+        let mut message = [0; 16];
+        receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("it is no zero");
+        let length = receiver.recv(&mut message).expect("a message arrives");
         let text = format!(
-            "/dev/null {}\n/dev/zero {}\n127.0.0.1 {}\n127.0.0.2 {}\n::1 {}",
+            "/dev/null {}\n/dev/zero {}\n127.0.0.1 {}\n127.0.0.2 {}\n::1 {}\nfrom {}",
             opens("/dev/null"),
             opens("/dev/zero"),
             sends("127.0.0.1:0", "127.0.0.1:9"),
             sends("127.0.0.1:0", "127.0.0.2:9"),
             sends("[::1]:0", "[::1]:9"),
+            String::from_utf8_lossy(&message[..length]),
         );
         fs::write(results, text).expect("it can be written");
     }
@@ -335,6 +370,17 @@ mod tests {
         let pid = child.id().to_string();
         fs::write(group.path().join("cgroup.procs"), pid).expect("it can enter");
         drop(child.stdin.take());
+        let port_file = results.with_extension("port");
+        while !port_file.exists() && child.try_wait().expect("it is our child").is_none() {
+            pause(Duration::from_millis(5));
+        }
+        let port = fs::read_to_string(port_file).expect("it was written");
+        // The first one is dropped.
+        for sender in ["127.0.0.2", "127.0.0.1"] {
+            let socket = UdpSocket::bind((sender, 0)).expect("it is local");
+            let to = format!("127.0.0.1:{port}");
+            socket.send_to(sender.as_bytes(), to).expect("it can be sent");
+        }
         let status = child.wait().expect("it is our child");
         groups.remove_empty();
         assert!(status.success());
@@ -345,6 +391,7 @@ mod tests {
         127.0.0.1 true
         127.0.0.2 false
         ::1 false
+        from 127.0.0.1
         ");
     }
 

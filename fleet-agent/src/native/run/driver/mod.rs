@@ -395,7 +395,8 @@ impl RunDriver {
         if active != self.active {
             self.active = active;
             if !active {
-                self.end_run();
+                // The IPC objects of a dynamic user may be many.
+                block_in_place_if(self.dynamic.is_some(), || self.end_run());
             }
         }
     }

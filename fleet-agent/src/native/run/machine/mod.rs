@@ -404,7 +404,7 @@ impl ServiceRun {
     }
 
     /// Returns whether the service counts as running.
-    fn has_running_part(&self) -> bool {
+    pub(crate) fn has_running_part(&self) -> bool {
         self.state.main.is_some() || self.is_scripted() || self.may_run_without_main()
     }
 

@@ -307,8 +307,7 @@ impl ServiceRun {
             self.actions.push_back(RunAction::SignalProcess { process, signal: Sig::KILL });
         }
         let is_well = self.state.outcome == Some(RunOutcome::Success);
-        let runs_main = self.state.main.is_some() || self.is_scripted();
-        if is_well && runs_main {
+        if is_well && self.has_running_part() {
             self.enter(ServicePhase::Running, now);
         } else {
             // The main process may have exited meanwhile.

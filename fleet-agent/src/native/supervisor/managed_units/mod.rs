@@ -314,27 +314,39 @@ impl ManagedUnits {
             }
             Definition::Invalid(_) => false,
         };
-        let mut unread = vec![external.clone()];
+        let (mut found, mut unread) = (BTreeSet::new(), vec![external.clone()]);
         while let Some(name) = unread.pop() {
             for (dependent, loaded) in &self.loaded_units {
-                if depends(loaded, &name) && self.touched.insert(dependent.clone()) {
+                if depends(loaded, &name) && found.insert(dependent.clone()) {
                     unread.push(dependent.clone());
                 }
             }
         }
+        self.touched.append(&mut found);
     }
 
     /// Returns why a unit in this state waits for an external unit, if it does. It may wait for
     /// another unit that waits for the external one.
     fn external_wait(&self, core: &Core, state: &StatusReport) -> Option<String> {
+        self.external_wait_of(core, state, &mut BTreeSet::new())
+    }
+
+    fn external_wait_of(
+        &self,
+        core: &Core,
+        state: &StatusReport,
+        visited: &mut BTreeSet<Name>,
+    ) -> Option<String> {
         let DerivedState::Waiting(WaitReason::Dependencies(targets)) = &state.state else {
             return None;
         };
         targets.iter().find_map(|target| {
             let name = Name::new(target.as_str()).ok()?;
             if self.is_loaded(&name) {
-                // The graph has no cycles, so this ends.
-                let why = self.external_wait(core, &core.planner.status(&name)?)?;
+                if !visited.insert(name.clone()) {
+                    return None;
+                }
+                let why = self.external_wait_of(core, &core.planner.status(&name)?, visited)?;
                 return Some(format!("{WAITS_FOR}{name}, which {why}"));
             }
             self.graph.external(&name)?;
