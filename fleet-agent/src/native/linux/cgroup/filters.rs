@@ -122,8 +122,8 @@ fn of_node(path: &str, access: i32) -> Option<KernelRule> {
     Some(KernelRule { kind, major: Some(major), minor: Some(minor), access })
 }
 
-/// Returns the major numbers of the drivers in `/proc/devices` that match a pattern. The pattern may
-/// be a number itself.
+/// Returns the major numbers of the drivers in `/proc/devices` that match a pattern. The pattern
+/// may be a number itself.
 fn majors(drivers: &str, kind: i32, pattern: &str) -> Vec<u32> {
     if let Ok(major) = pattern.parse() {
         return vec![major];

@@ -12,16 +12,19 @@ use std::time::Duration;
 
 use fleet_core::graph::systemd::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 use fleet_core::graph::{
-    ActionKind, Activity, EventKind, Incarnation, Name, ObservedUnit, Phase, Target, UnitAction,
+    ActionKind, Activity, DerivedState, EventKind, Incarnation, Name, ObservedUnit, Phase,
+    StatusReport, Target, UnitAction, WaitReason,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::join_all;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
+use super::super::core::Core;
 use super::super::run_task::{RunReceiver, RunReport, run_channel};
 use super::super::units::RunHandle;
-use super::status::name_of;
+use super::ManagedUnits;
+use super::status::{Definition, LoadedUnit, name_of};
 use crate::Clock;
 use crate::native::run::machine::state::{RunState, ServicePhase};
 use crate::service_manager::WAITS_FOR;
@@ -351,6 +354,57 @@ pub(crate) fn stand_in(unit: &UnitName) -> CompiledUnit {
     unit.provides = vec![Target::from(&name)];
     unit.name = name;
     compiled
+}
+
+impl ManagedUnits {
+    /// Marks the units that depend on an external unit, also through other units, because the
+    /// reason why they wait may have changed.
+    pub(super) fn touch_dependents(&mut self, external: &Name) {
+        let depends = |loaded: &LoadedUnit, name: &Name| match &loaded.definition {
+            Definition::Valid(compiled) => {
+                compiled.relations.iter().any(|it| it.unit.as_str() == name.as_str())
+            }
+            Definition::Invalid(_) => false,
+        };
+        let (mut found, mut unread) = (BTreeSet::new(), vec![external.clone()]);
+        while let Some(name) = unread.pop() {
+            for (dependent, loaded) in &self.loaded_units {
+                if depends(loaded, &name) && found.insert(dependent.clone()) {
+                    unread.push(dependent.clone());
+                }
+            }
+        }
+        self.touched.append(&mut found);
+    }
+
+    /// Returns why a unit in this state waits for an external unit, if it does. It may wait for
+    /// another unit that waits for the external one.
+    pub(super) fn external_wait(&self, core: &Core, state: &StatusReport) -> Option<String> {
+        self.external_wait_of(core, state, &mut BTreeSet::new())
+    }
+
+    fn external_wait_of(
+        &self,
+        core: &Core,
+        state: &StatusReport,
+        visited: &mut BTreeSet<Name>,
+    ) -> Option<String> {
+        let DerivedState::Waiting(WaitReason::Dependencies(targets)) = &state.state else {
+            return None;
+        };
+        targets.iter().find_map(|target| {
+            let name = Name::new(target.as_str()).ok()?;
+            if self.is_loaded(&name) {
+                if !visited.insert(name.clone()) {
+                    return None;
+                }
+                let why = self.external_wait_of(core, &core.planner.status(&name)?, visited)?;
+                return Some(format!("{WAITS_FOR}{name}, which {why}"));
+            }
+            self.graph.external(&name)?;
+            core.units.get(&name)?.problem.clone()
+        })
+    }
 }
 
 #[cfg(test)]

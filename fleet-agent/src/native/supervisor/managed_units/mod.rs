@@ -45,9 +45,7 @@ use std::io;
 
 use fleet_core::ActiveState;
 use fleet_core::Timestamp;
-use fleet_core::graph::{
-    DerivedState, Incarnation, InitState, Name, Retry, StatusReport, Target, WaitReason,
-};
+use fleet_core::graph::{DerivedState, Incarnation, InitState, Name, Retry, Target, WaitReason};
 use fleet_unitfile::UnitName;
 
 use super::command::CallResult;
@@ -56,7 +54,6 @@ use super::starters::Starters;
 use super::units::SupervisedUnit;
 use crate::native::run::adopt::resume;
 use crate::native::state::unit_directory::RequestedState;
-use crate::service_manager::WAITS_FOR;
 use crate::{ServiceError, UnitDetails};
 use calls::requirements;
 use external::External;
@@ -303,55 +300,6 @@ impl ManagedUnits {
             self.waiters.answer_up(name, run);
         }
         self.touched.insert(name.clone());
-    }
-
-    /// Marks the units that depend on an external unit, also through other units, because the
-    /// reason why they wait may have changed.
-    fn touch_dependents(&mut self, external: &Name) {
-        let depends = |loaded: &LoadedUnit, name: &Name| match &loaded.definition {
-            Definition::Valid(compiled) => {
-                compiled.relations.iter().any(|it| it.unit.as_str() == name.as_str())
-            }
-            Definition::Invalid(_) => false,
-        };
-        let (mut found, mut unread) = (BTreeSet::new(), vec![external.clone()]);
-        while let Some(name) = unread.pop() {
-            for (dependent, loaded) in &self.loaded_units {
-                if depends(loaded, &name) && found.insert(dependent.clone()) {
-                    unread.push(dependent.clone());
-                }
-            }
-        }
-        self.touched.append(&mut found);
-    }
-
-    /// Returns why a unit in this state waits for an external unit, if it does. It may wait for
-    /// another unit that waits for the external one.
-    fn external_wait(&self, core: &Core, state: &StatusReport) -> Option<String> {
-        self.external_wait_of(core, state, &mut BTreeSet::new())
-    }
-
-    fn external_wait_of(
-        &self,
-        core: &Core,
-        state: &StatusReport,
-        visited: &mut BTreeSet<Name>,
-    ) -> Option<String> {
-        let DerivedState::Waiting(WaitReason::Dependencies(targets)) = &state.state else {
-            return None;
-        };
-        targets.iter().find_map(|target| {
-            let name = Name::new(target.as_str()).ok()?;
-            if self.is_loaded(&name) {
-                if !visited.insert(name.clone()) {
-                    return None;
-                }
-                let why = self.external_wait_of(core, &core.planner.status(&name)?, visited)?;
-                return Some(format!("{WAITS_FOR}{name}, which {why}"));
-            }
-            self.graph.external(&name)?;
-            core.units.get(&name)?.problem.clone()
-        })
     }
 
     /// Publishes the status of all changed units, and answers the callers that wait for them.
