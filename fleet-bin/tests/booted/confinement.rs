@@ -139,8 +139,8 @@ ls -ld /srv/a /root | cut -d ' ' -f 1-4
 echo tmp $(ls -A /tmp /var/tmp | grep -c mark)
 [ -e /dev/initctl ] || echo devices $(ls /dev)
 for device in full kmsg loop-control zero; do
-    [ -e /dev/$device ] && : </dev/$device && echo "may read /dev/$device"
-    [ -e /dev/$device ] && : >/dev/$device && echo "may write /dev/$device"
+    [ -e /dev/$device ] && true </dev/$device && echo "may read /dev/$device"
+    [ -e /dev/$device ] && true >/dev/$device && echo "may write /dev/$device"
 done
 ip -br link show lo | cut -c 1-20
 unshare --uts true && echo may create namespaces
