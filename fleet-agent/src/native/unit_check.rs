@@ -137,7 +137,7 @@ mod tests {
     fn containers_are_refused_with_the_machines_that_run_them() {
         let root = NativeInfo { root: true, ..NativeInfo::default() };
         let refusal = check(&root, "web@.container", "[Container]\nImage=localhost/web\n").refusal;
-        let expected = "a .container unit needs systemd and podman 5.3 or later: place it on \
+        let expected = "a .container unit needs systemd and podman 5.4 or later: place it on \
                         machines with service_manager = \"systemd\"";
         assert_eq!(refusal, Some(ManagerFinding { line: 0, text: expected.to_owned() }));
     }

@@ -45,7 +45,7 @@ pub(crate) async fn install(
     let scope = context.config.scope;
     let Some(generator) = find_generator(&directories(scope), name(scope)) else {
         let problem = format!(
-            "this machine has no {}, which runs .container units: install podman 5.3 or later, or \
+            "this machine has no {}, which runs .container units: install podman 5.4 or later, or \
              place the unit on another machine",
             name(scope)
         );
@@ -167,7 +167,7 @@ fn refusal(unit: &UnitName, output: &Output, directory: &Path) -> Option<String>
              supports it"
         ),
         None => format!(
-            "podman makes no {} of it from {}: install podman 5.3 or later",
+            "podman makes no {} of it from {}: install podman 5.4 or later",
             unit.systemd_name(),
             directory.display()
         ),
@@ -244,7 +244,7 @@ converting \"typo.container\": unsupported key 'Exce' in group 'Container' in /r
         }
         assert_eq!([told("web.container"), told("b@1.container")], [None, None]);
         let expected = "podman makes no other.service of it from /run/containers/systemd/fleet: \
-                        install podman 5.3 or later";
+                        install podman 5.4 or later";
         assert_eq!(told("other.container").as_deref(), Some(expected));
     }
 }

@@ -303,7 +303,7 @@ mod tests {
         assert!(mount.contains(".path, .timer and .target units only"), "{mount}");
         let container = render("web.container", "[Container]\nImage=localhost/web\n");
         insta::assert_snapshot!(container, @r#"
-        web.container:1:1: a .container unit needs systemd and podman 5.3 or later
+        web.container:1:1: a .container unit needs systemd and podman 5.4 or later
         help: place it on machines with service_manager = "systemd"
         "#);
     }

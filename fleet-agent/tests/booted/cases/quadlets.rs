@@ -95,7 +95,7 @@ pub(crate) async fn container_that_cannot_run_is_refused() {
         error
     };
     let expected = "web.container: this machine has no podman-system-generator, which runs \
-                    .container units: install podman 5.3 or later, or place the unit on another \
+                    .container units: install podman 5.4 or later, or place the unit on another \
                     machine";
     assert_eq!(refused("web.container", WEB).await, expected);
 

@@ -97,7 +97,7 @@ const SUPPORTED: [UnitType; 5] =
 fn file_problem(name: &UnitName, file: &UnitFile) -> Option<String> {
     if name.unit_type() == UnitType::Container {
         return Some(
-            "a .container unit needs systemd and podman 5.3 or later: place it on machines with \
+            "a .container unit needs systemd and podman 5.4 or later: place it on machines with \
              service_manager = \"systemd\""
                 .to_owned(),
         );
