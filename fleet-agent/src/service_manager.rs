@@ -366,7 +366,8 @@ pub struct UnitDetails {
     /// its line, such as `PrivateTmp= (line 7)`.
     #[serde(default)]
     pub ignored_options: Vec<String>,
-    /// Those of the ignored options that confine processes or change their privileges.
+    /// Those of the ignored options that confine processes, limit their resources or change their
+    /// privileges.
     #[serde(default)]
     pub ignored_sandboxing: Vec<String>,
     /// How its processes are tracked, and why not better.

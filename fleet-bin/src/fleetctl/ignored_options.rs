@@ -20,7 +20,7 @@ const MAX_OPTIONS: usize = 8;
 const MAX_UNITS: usize = 3;
 
 const REMEDY: &str = "\"fleetctl status\" shows the lines: remove the options, or use machines \
-                      that honour them (systemd, or fleetd as root)";
+                      that honour them (systemd, or fleetd as root with control groups)";
 
 /// Names of options, each with its equals sign.
 type OptionSet = BTreeSet<String>;

@@ -7,6 +7,7 @@ use fleet_http::wire;
 use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 use super::Context;
+use super::colocation::cluster_warnings;
 use crate::ui::error::CliError;
 use crate::ui::findings::{Finding, LOST};
 
@@ -23,8 +24,8 @@ pub(crate) struct CheckedUnit {
     pub(crate) file: Option<UnitFile>,
 }
 
-/// Prints the findings of the machines' service managers. Does nothing if the daemon is too old to
-/// ask them.
+/// Prints the warnings about units that may be placed apart, and the findings of the machines'
+/// service managers. A daemon that is too old to ask the managers is not asked.
 ///
 /// # Errors
 ///
@@ -33,6 +34,9 @@ pub(crate) async fn check_managers(
     context: &mut Context,
     units: Vec<CheckedUnit>,
 ) -> Result<(), CliError> {
+    for warning in cluster_warnings(&context.session, &units).await? {
+        context.progress.note(&warning.to_string());
+    }
     let mut refused: Vec<String> = Vec::new();
     let mut shown: Vec<Finding> = Vec::new();
     for batch in batches(units) {

@@ -5,7 +5,7 @@
 //! | parse the arguments | `args`, `help`, `session::settings` |
 //! | authenticate to the daemon and verify it | `session::credentials` |
 //! | resolve unit arguments | `args::ranges`, `select` |
-//! | read local unit files, and ask the machines about them | `local`, `manager_check` |
+//! | read and check local unit files | `local`, `colocation`, `manager_check` |
 //! | query the cluster, or open its store | `session` |
 //! | connect through ssh | `session::{ssh, tunnel}` |
 //! | limit and batch requests, and collect their failures | `concurrent`, `session::machines` |
@@ -18,6 +18,7 @@
 //! Errors, output formats, tables and colours are those of all programs (`ui`).
 
 pub(crate) mod args;
+mod colocation;
 mod commands;
 mod concurrent;
 mod diagnosis;

@@ -94,7 +94,9 @@ pub(crate) fn verify_native(path: &Path, name: &UnitName, source: &[u8]) -> Vec<
             let help = LOST.to_owned();
             let severity = match remark.kind {
                 RemarkKind::Difference => Severity::Hint,
-                RemarkKind::Accepted(_) | RemarkKind::Unknown => Severity::Warning,
+                RemarkKind::Accepted(_) | RemarkKind::Unenforced | RemarkKind::Unknown => {
+                    Severity::Warning
+                }
             };
             native_finding(path, Some(&remark.position), severity, &remark.text, help)
         })),

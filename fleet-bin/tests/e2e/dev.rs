@@ -291,7 +291,8 @@ fn unit_that_waits_for_an_external_unit_shows_the_reason() {
     let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     let reason = "waits for db.service: nothing is at /nonexistent/db; start db.service on the \
-                  machine, or set when it counts as up, with native_external";
+                  machine, or set when it counts as up: native_external in the configuration, or \
+                  --native-external of \"fleetd dev\"";
     assert!(output_text(&output).contains(reason), "{}", output_text(&output));
     assert_eq!(cluster.rows("web.service")[0]["reason"], reason);
     let status = output_text(&cluster.fleetctl(&["status", "web.service"]));

@@ -317,7 +317,8 @@ pub struct StatusDetails {
     /// their lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_options: Vec<String>,
-    /// Those of the ignored options that confine processes or change their privileges.
+    /// Those of the ignored options that confine processes, limit their resources or change their
+    /// privileges.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_sandboxing: Vec<String>,
     /// Time until the next automatic start, in milliseconds.

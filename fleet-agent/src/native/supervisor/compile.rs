@@ -46,6 +46,7 @@ pub(crate) fn compile(
             let text = format!("is ignored: it {}", problem.problem);
             let kind = match it.changes_privileges {
                 true => RemarkKind::Accepted(group),
+                false if LIMITS.contains(&it.option) => RemarkKind::Unenforced,
                 false => RemarkKind::Difference,
             };
             let remark = |position| Remark::new(position, text).with_kind(kind);
@@ -65,7 +66,8 @@ pub(crate) fn ignored_options(compiled: &CompiledUnit) -> Vec<String> {
     places(compiled.remarks.iter())
 }
 
-/// Returns those of the [`ignored_options`] that confine processes or change their privileges.
+/// Returns those of the [`ignored_options`] that confine processes, limit their resources or change
+/// their privileges.
 pub(crate) fn ignored_sandboxing(compiled: &CompiledUnit) -> Vec<String> {
     places(compiled.remarks.iter().filter(|remark| remark.loses_sandboxing()))
 }
@@ -74,6 +76,9 @@ fn places<'a>(remarks: impl Iterator<Item = &'a Remark>) -> Vec<String> {
     let places = remarks.map(|remark| &remark.position);
     places.map(|place| format!("{}= (line {})", place.name(), place.line)).collect()
 }
+
+/// Options whose loss removes a limit. Weights only divide what there is.
+const LIMITS: [&str; 4] = ["CPUQuota", "MemoryHigh", "MemoryMax", "TasksMax"];
 
 /// Summarizes the refusals in one text. Options that the operator can accept share one sentence,
 /// which ends with the setting to change.

@@ -6,7 +6,9 @@ use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::systemd::{AcceptedOptions, CompileOptions, CompiledUnit, Confinement};
 use fleet_unitfile::{SpecifierContext, UnitFile};
 
-use super::compile::{BadSetting, HostCapabilities, check_supported, compile};
+use super::compile::{
+    BadSetting, HostCapabilities, check_supported, compile, ignored_options, ignored_sandboxing,
+};
 
 impl HostCapabilities {
     /// Returns the capabilities of root, or of an unprivileged user.
@@ -137,6 +139,14 @@ fn another_user_needs_root() {
     3: SupplementaryGroups= needs root: remove it, or run fleet as root, or set
        native_accept = ["sandboxing"] to run without it
     "#);
+}
+
+#[test]
+fn lost_limits_count_as_lost_sandboxing() {
+    let text = "[Service]\nExecStart=/bin/true\nTasksMax=5\nIOWeight=5\nMemoryMax=1G\n";
+    let compiled = compile_as(true, "a.service", text).expect("it is accepted");
+    assert_eq!(ignored_options(&compiled), ["TasksMax= (line 3)", "IOWeight= (line 4)"]);
+    assert_eq!(ignored_sandboxing(&compiled), ["TasksMax= (line 3)"]);
 }
 
 #[test]

@@ -237,7 +237,8 @@ async fn external_unit_is_awaited_and_survives_a_crash() {
     wait_until("the reason is shown", async || reason().await.is_some()).await;
     let expected = format!(
         "waits for docker.service: nothing is at {}; start docker.service on the machine, or set \
-         when it counts as up, with native_external",
+         when it counts as up: native_external in the configuration, or \
+         --native-external of \"fleetd dev\"",
         socket.display()
     );
     assert_eq!(reason().await, Some(expected));

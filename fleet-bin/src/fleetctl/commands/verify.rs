@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fleet_unitfile::check::SystemdVersion;
-use fleet_unitfile::{Severity, UnitName};
+use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 use crate::fleetctl::Context;
 use crate::fleetctl::args::{ManagerArg, VerifyArgs};
+use crate::fleetctl::colocation::warnings;
 use crate::fleetctl::local::read_file;
+use crate::fleetctl::manager_check::CheckedUnit;
 use crate::fleetctl::manifest_diff::unit_files_in;
 use crate::ui::error::CliError;
 use crate::ui::findings::{Finding, check, verify, verify_drop_in, verify_native};
@@ -25,8 +27,10 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
     let files = expanded(&args.files)?;
     let version = args.systemd_version.or_else(installed_version);
     let mut broken = 0_usize;
+    let mut apart = placed_apart(&files)?;
     for path in &files {
-        let findings = check_file(path, args.manager, version)?;
+        let mut findings = check_file(path, args.manager, version)?;
+        findings.extend(apart.extract_if(.., |it| it.file == *path));
         for finding in &findings {
             context.output.record(finding, &format!("{finding}\n"))?;
         }
@@ -41,6 +45,21 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
         0 => Ok(()),
         _ => Err(CliError::failed(format!("{broken} of {} unit files have errors", files.len()))),
     }
+}
+
+/// Returns the warnings about units that the cluster may place apart from the units among these
+/// that they start.
+fn placed_apart(files: &[PathBuf]) -> Result<Vec<Finding>, CliError> {
+    let mut units = Vec::new();
+    for path in files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Ok(name) = UnitName::parse(&name) {
+            let file = Some(UnitFile::parse_collecting(read_file(path)?).0);
+            units.push(CheckedUnit { name, path: path.clone(), file });
+        }
+    }
+    let known = units.iter().filter_map(|it| Some((it.name.clone(), it.file.clone()?)));
+    Ok(warnings(&units, &known.collect()))
 }
 
 /// Replaces each folder by the unit files in it.

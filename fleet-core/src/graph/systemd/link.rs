@@ -306,7 +306,8 @@ impl<'a> Linker<'a> {
             let problem = format!(
                 "names {name}, which is not run on this machine: submit it as well (MachineOf= in \
                  [X-Fleet] keeps both on one machine), write Wants=, or declare it active: \
-                 native_external = [\"{name}=up\"]"
+                 native_external = [\"{name}=up\"], or \"fleetd dev --native-external \
+                 {name}=up\""
             );
             return self.refuse(from, relation, RefusalCause::NotFound, problem);
         }

@@ -361,6 +361,8 @@ pub enum RemarkKind {
     /// The unit runs without the option, because the operator accepts its loss. Contains the group
     /// of the option, if it has one.
     Accepted(Option<OptionGroup>),
+    /// The machine cannot enforce the option, which limits the resources of the unit's processes.
+    Unenforced,
     /// The option is not known here. It is probably newer than the table of options.
     Unknown,
 }
@@ -378,11 +380,11 @@ impl Remark {
         Self { kind, ..self }
     }
 
-    /// Returns whether the unit loses an option that confines its processes or changes their
-    /// privileges.
+    /// Returns whether the unit loses an option that confines its processes, limits their resources
+    /// or changes their privileges.
     #[must_use]
     pub fn loses_sandboxing(&self) -> bool {
-        self.kind == RemarkKind::Accepted(Some(Sandboxing))
+        matches!(self.kind, RemarkKind::Accepted(Some(Sandboxing)) | RemarkKind::Unenforced)
     }
 }
 

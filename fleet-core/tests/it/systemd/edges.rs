@@ -139,10 +139,12 @@ fn relations_to_external_units() {
       waits-for e.service
     no b.service: 4:1: Unit.Requires names none.service, which is not run on this
           machine: submit it as well (MachineOf= in [X-Fleet] keeps both on one machine),
-          write Wants=, or declare it active: native_external = ["none.service=up"]
+          write Wants=, or declare it active: native_external = ["none.service=up"], or
+          "fleetd dev --native-external none.service=up"
     no b.service: 5:1: Unit.BindsTo names gone.socket, which is not run on this machine:
           submit it as well (MachineOf= in [X-Fleet] keeps both on one machine), write
-          Wants=, or declare it active: native_external = ["gone.socket=up"]
+          Wants=, or declare it active: native_external = ["gone.socket=up"], or "fleetd
+          dev --native-external gone.socket=up"
     a.service: 4:1: Unit.After ignores none.service, which is not run here
     a.service: 4:1: Unit.After ignores a.service, which is the unit itself
     a.service: 5:1: Unit.Wants ignores none.service, which is not run here
@@ -380,7 +382,8 @@ fn requisites_and_upheld_units_have_edges() {
     g.service
     no e.service: 4:1: Unit.Requisite names none.service, which is not run on this
           machine: submit it as well (MachineOf= in [X-Fleet] keeps both on one machine),
-          write Wants=, or declare it active: native_external = ["none.service=up"]
+          write Wants=, or declare it active: native_external = ["none.service=up"], or
+          "fleetd dev --native-external none.service=up"
     no f.service: 4:1: Unit.Requisite names g.service, which is ordered after this unit,
           but Requisite= needs the opposite order: write Requires=
     a.service: 4:1: Unit.Requisite blocks the unit, because bad.service was refused

@@ -327,7 +327,7 @@ impl External {
         };
         format!(
             "{WAITS_FOR}{unit}: {missing}; start {unit} on the machine, or set when it counts as \
-             up, with native_external"
+             up: native_external in the configuration, or --native-external of \"fleetd dev\""
         )
     }
 
