@@ -1,5 +1,4 @@
-//! Warnings about timers, sockets and paths that the cluster may place apart from the units that
-//! they start.
+//! Warnings about units that the cluster may place apart from the units that they start or require.
 
 use std::collections::BTreeMap;
 
@@ -13,60 +12,90 @@ use super::session::{Session, source};
 use crate::ui::error::CliError;
 use crate::ui::findings::Finding;
 
-/// Returns a warning for each of these units that starts a unit of the cluster, unless both are
-/// sure to be on one machine.
+/// Returns a warning for each of these units that starts or requires a unit of the cluster, unless
+/// both are sure to be on one machine.
 pub(crate) async fn cluster_warnings(
     session: &Session,
     units: &[CheckedUnit],
 ) -> Result<Vec<Finding>, CliError> {
     let mut files: BTreeMap<UnitName, UnitFile> =
         units.iter().filter_map(|it| Some((it.name.clone(), it.file.clone()?))).collect();
-    for unit in units {
-        let Some(started) = unit.file.as_ref().and_then(|file| started_unit(&unit.name, file))
-        else {
-            continue;
-        };
-        if files.contains_key(&started) {
+    let needed = units.iter().filter_map(|unit| Some(needs(&unit.name, unit.file.as_ref()?)));
+    for Need { unit, .. } in needed.flatten() {
+        if files.contains_key(&unit) {
             continue;
         }
-        let known = session.unit(&started).await?;
+        let known = session.unit(&unit).await?;
         // A unit without a readable file has no requirements that matter here.
         if let Some(file) = known.and_then(|it| UnitFile::parse(source(&it).ok()?).ok()) {
-            files.insert(started, file);
+            files.insert(unit, file);
         }
     }
     Ok(warnings(units, &files))
 }
 
-/// Returns a warning for each of `units` that starts one of `files`, unless both are sure to be on
-/// one machine.
+/// Returns a warning for each of `units` that starts or requires one of `files`, unless both are
+/// sure to be on one machine.
 pub(crate) fn warnings(
     units: &[CheckedUnit],
     files: &BTreeMap<UnitName, UnitFile>,
 ) -> Vec<Finding> {
-    units.iter().filter_map(|unit| warning(unit, files)).collect()
+    units.iter().flat_map(|unit| warnings_for(unit, files)).collect()
 }
 
-fn warning(unit: &CheckedUnit, files: &BTreeMap<UnitName, UnitFile>) -> Option<Finding> {
-    let (name, file) = (&unit.name, unit.file.as_ref()?);
-    let started = started_unit(name, file)?;
-    let own = requirements(name, file)?;
-    let other = requirements(&started, files.get(&started)?)?;
-    let is_tied = own.global
-        || other.global
-        || own.machine_id.is_some()
-        || names(&own, &started)
-        || names(&other, name)
-        || own.machine_of.iter().any(|peer| other.machine_of.contains(peer));
-    (!is_tied).then(|| Finding {
+fn warnings_for(unit: &CheckedUnit, files: &BTreeMap<UnitName, UnitFile>) -> Vec<Finding> {
+    let Some(file) = &unit.file else { return Vec::new() };
+    let is_apart = |need: &Need| {
+        files.get(&need.unit).is_some_and(|other| can_be_apart(unit, file, &need.unit, other))
+    };
+    let finding = |Need { unit: other, verb, line }| Finding {
         file: unit.path.clone(),
-        line: 1,
+        line,
         column: 1,
         severity: Severity::Warning,
         code: None,
-        message: format!("starts {started}, which can be placed on another machine"),
-        help: format!("add MachineOf={started} to its [X-Fleet] section"),
-    })
+        message: format!("{verb} {other}, which can be placed on another machine"),
+        help: format!("add MachineOf={other} to its [X-Fleet] section"),
+    };
+    needs(&unit.name, file).into_iter().filter(is_apart).map(finding).collect()
+}
+
+/// Returns whether nothing keeps two units on one machine.
+fn can_be_apart(unit: &CheckedUnit, file: &UnitFile, other: &UnitName, of: &UnitFile) -> bool {
+    let (Some(own), Some(theirs)) = (requirements(&unit.name, file), requirements(other, of))
+    else {
+        return false;
+    };
+    !(own.global
+        || theirs.global
+        || own.machine_id.is_some()
+        || names(&own, other)
+        || names(&theirs, &unit.name)
+        || own.machine_of.iter().any(|peer| theirs.machine_of.contains(peer)))
+}
+
+/// A unit that another unit needs on its machine.
+struct Need {
+    unit: UnitName,
+    verb: &'static str,
+    /// Line of the option, or 1.
+    line: usize,
+}
+
+/// Returns the unit that a timer, socket or path starts, and the units that any unit requires.
+fn needs(name: &UnitName, file: &UnitFile) -> Vec<Need> {
+    let started = started_unit(name, file).map(|unit| Need { unit, verb: "starts", line: 1 });
+    let required = file
+        .section("Unit")
+        .filter(|option| matches!(option.name(), "Requires" | "Requisite" | "BindsTo"));
+    let required = required.flat_map(|option| {
+        let units = option.value().split_whitespace().filter_map(|unit| {
+            let unit = expand_fleet_specifiers(unit, name).ok()?.parse().ok()?;
+            Some(Need { unit, verb: "requires", line: option.line() })
+        });
+        units.collect::<Vec<_>>()
+    });
+    started.into_iter().chain(required).collect()
 }
 
 /// Returns the unit that a timer, socket or path starts.
@@ -111,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn untied_activators_get_a_warning() {
+    fn untied_units_get_a_warning() {
         let service = "[Service]\nExecStart=/bin/a\n";
         let units = [
             ("a.service", service),
@@ -119,6 +148,7 @@ mod tests {
             ("b.timer", "[Timer]\nUnit=a.service\nOnCalendar=daily\n"),
             ("a@1.service", service),
             ("a@1.socket", "[Socket]\nListenStream=1\nService=%p@%i.service\n"),
+            ("c.service", "[Service]\nExecStart=/c\n[Unit]\nRequires=a.service db.service\n"),
         ];
         insta::assert_snapshot!(render(&units), @r"
         a.timer:1:1: warning: starts a.service, which can be placed on another machine
@@ -127,11 +157,13 @@ mod tests {
         help: add MachineOf=a.service to its [X-Fleet] section
         a@1.socket:1:1: warning: starts a@1.service, which can be placed on another machine
         help: add MachineOf=a@1.service to its [X-Fleet] section
+        c.service:4:1: warning: requires a.service, which can be placed on another machine
+        help: add MachineOf=a.service to its [X-Fleet] section
         ");
     }
 
     #[test]
-    fn tied_or_lone_activators_get_no_warning() {
+    fn tied_or_lone_units_get_no_warning() {
         let service = "[Service]\nExecStart=/bin/a\n";
         let timer = "[Timer]\nOnCalendar=daily\n[X-Fleet]\n";
         let tied = format!("{timer}MachineOf=a.service\n");
@@ -144,6 +176,7 @@ mod tests {
             &[("a.service", service), ("a.timer", &global)],
             &[("a.service", service), ("a.timer", &patterns)],
             &[("a.timer", timer)],
+            &[("b.service", "[Unit]\nWants=a.service\n"), ("a.service", service)],
         ] {
             assert_eq!(render(units), "", "{units:?}");
         }
