@@ -121,6 +121,10 @@ impl UnitUpload {
         PutUnit { desired_state, source, source_base64, ..PutUnit::default() }
     }
 
+    pub(super) fn named_entity(&self, name: &UnitName) -> PutUnit {
+        PutUnit { name: Some(name.to_string()), ..self.entity() }
+    }
+
     pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         self.create_only.then_some((IF_NONE_MATCH, HeaderValue::from_static("*")))
     }

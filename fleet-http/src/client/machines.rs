@@ -186,11 +186,7 @@ impl Client {
         puts: &[(UnitName, UnitUpload)],
         destroy: &[UnitName],
     ) -> Result<PlanReport, ClientError> {
-        let named = |(name, upload): &(UnitName, UnitUpload)| PutUnit {
-            name: Some(name.to_string()),
-            ..upload.entity()
-        };
-        let units = puts.iter().map(named).collect();
+        let units = puts.iter().map(|(name, upload)| upload.named_entity(name)).collect();
         let destroy = destroy.iter().map(ToString::to_string).collect();
         let request = PlanRequest { destroy, units };
         let (_, body) = self.caller.send(Method::POST, "plan", None, &request).await?;

@@ -1,6 +1,7 @@
 //! The client, with one method for each operation of the API.
 
 mod body;
+mod bulk;
 mod call;
 mod conditional;
 mod endpoint;
@@ -28,6 +29,7 @@ use crate::{ClientTls, Token};
 use call::Caller;
 use query::Query;
 
+pub use self::bulk::UnitWrites;
 pub use self::conditional::UnitUpload;
 pub(crate) use self::events::Retry;
 pub use self::query::{StateFilter, UnitFilter};

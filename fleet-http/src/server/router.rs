@@ -22,7 +22,8 @@ use super::auth::tokens::Rights;
 use super::auth::{ReadPermit, is_preview};
 use super::failure::{Failure, ServerError};
 use super::handlers::{
-    check, export, health, intents, machines, openapi, plan, put, rebalance, states, status, units,
+    bulk, check, export, health, intents, machines, openapi, plan, put, rebalance, states, status,
+    units,
 };
 use super::net::limits::ConnectionOrigin;
 use super::stream::{events, journal};
@@ -105,8 +106,12 @@ fn units() -> OpenApiRouter<SharedApi> {
         let message = "only GET, PUT and DELETE supported against this resource";
         only(methods, "GET, HEAD, PUT, DELETE, OPTIONS", message)
     };
+    let all = |methods| {
+        let message = "only GET and POST supported against this resource";
+        only(methods, "GET, HEAD, POST, OPTIONS", message)
+    };
     OpenApiRouter::new()
-        .routes(routes!(units::list).map(only_get))
+        .routes(routes!(units::list, bulk::write).map(all))
         .routes(routes!(put::put, units::get, units::delete).map(unit))
         .routes(routes!(plan::explain).map(only_get))
         .routes(routes!(units::restart).map(only_post))

@@ -3,7 +3,7 @@
 //! These types are independent of the domain types, and this module converts between the two. The
 //! fields of an object are written in the order of their declaration. Most empty fields are
 //! omitted. Unknown fields are ignored, so that clients work with newer and older servers. The
-//! bodies of imports, plans and checks are an exception: they must not contain unknown fields.
+//! bodies of imports, plans, checks and bulk writes are an exception: they must not contain unknown fields.
 
 mod check;
 mod convert;
@@ -20,17 +20,19 @@ pub use entity::{
     UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport, VersionResponse,
 };
 pub use plan::{
-    DrainReport, HeldUnit, MachineLoad, MachineVerdict, NearestRefusal, PendingMove,
+    BulkReport, DrainReport, HeldUnit, MachineLoad, MachineVerdict, NearestRefusal, PendingMove,
     PlacementExplanation, PlanReport, PlanStep, ReasonDetail, ReasonPeer, RebalanceMove,
-    RebalanceOrder, RebalanceReport, RefusalCount, UnitMove, UnplacedUnit,
+    RebalanceOrder, RebalanceReport, RefusalCount, UnitMove, UnplacedUnit, WrittenUnit,
 };
-pub use request::{ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
+pub use request::{BulkRequest, ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
 };
 pub(crate) use plan::{explanation, plan, rebalance_order};
-pub(crate) use request::{decode_check, decode_import, decode_patch, decode_plan, decode_put};
+pub(crate) use request::{
+    decode_bulk, decode_check, decode_import, decode_patch, decode_plan, decode_put,
+};
 
 use entity::is_zero;
 

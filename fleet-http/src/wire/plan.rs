@@ -56,12 +56,36 @@ pub struct MachineVerdict {
 #[serde(default)]
 #[non_exhaustive]
 pub struct PlanReport {
+    /// State of the cluster that the plan is made for, as an opaque text.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub revision: String,
     /// Steps in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<PlanStep>,
     /// Units that would be on no machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unplaced: Vec<UnplacedUnit>,
+}
+
+/// Result of a write of several units.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct BulkReport {
+    /// The written units that exist now, in the order of their names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<WrittenUnit>,
+}
+
+/// A unit after a write.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct WrittenUnit {
+    /// The unit's generation: the number of requested restarts.
+    pub generation: u64,
+    /// The unit's name.
+    pub name: String,
 }
 
 /// A step of a plan.
@@ -134,7 +158,11 @@ pub(crate) fn plan(plan: &fleet_scheduler::Plan) -> PlanReport {
         reason_detail: super::reason_detail(reason),
         unit: unit.to_string(),
     });
-    PlanReport { steps: plan.steps.iter().map(step).collect(), unplaced: unplaced.collect() }
+    PlanReport {
+        revision: String::new(),
+        steps: plan.steps.iter().map(step).collect(),
+        unplaced: unplaced.collect(),
+    }
 }
 
 fn step(step: &fleet_scheduler::Step) -> PlanStep {

@@ -1,6 +1,8 @@
 //! Request bodies: unit uploads, metadata changes, imports and plans. JSON is decoded with the
 //! leniency of version 1 of the API.
 
+use std::collections::BTreeMap;
+
 use fleet_core::machine::MachineIdError;
 use fleet_core::{Epoch, Intent, MachineId};
 use fleet_store::registry::MetadataChange;
@@ -77,6 +79,29 @@ pub struct PlanRequest {
     /// Names of the units to destroy, after the writes in `units`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destroy: Vec<String>,
+    /// Units to create or replace, or to give another desired state. Each must contain its name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<PutUnit>,
+}
+
+/// Body of `POST /units`: writes of several units that are made together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct BulkRequest {
+    /// Names of the units to destroy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub destroy: Vec<String>,
+    /// Hashes of the unit files that the cluster must have now, by unit name. An empty hash means
+    /// that the unit must not exist. The write fails if one of them is wrong.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub expected_hashes: BTreeMap<String, String>,
+    /// `revision` of the plan that this write carries out. The write fails if anything has changed
+    /// since then that could change the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_unchanged_since: Option<String>,
+    /// Names of the units to restart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<String>,
     /// Units to create or replace, or to give another desired state. Each must contain its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<PutUnit>,
@@ -200,6 +225,11 @@ pub(crate) fn decode_plan(body: &[u8]) -> Result<PlanRequest, DecodeError> {
     if body.is_empty() {
         return Ok(PlanRequest::default());
     }
+    serde_json::from_slice(body).map_err(DecodeError::Json)
+}
+
+/// Decodes the body of a write of several units.
+pub(crate) fn decode_bulk(body: &[u8]) -> Result<BulkRequest, DecodeError> {
     serde_json::from_slice(body).map_err(DecodeError::Json)
 }
 

@@ -282,6 +282,11 @@ impl StoredPlacements {
         self.last_write = last_write;
     }
 
+    /// Returns the last write of placements by a leader.
+    pub(super) fn last_write(&self) -> Option<Revision> {
+        self.last_write
+    }
+
     /// Returns the fault of an unreadable placement of the unit, if any.
     pub(super) fn fault(&self, unit: &UnitName) -> Option<&Fault> {
         self.unreadable.get(unit)?.values().next()

@@ -364,6 +364,11 @@ impl Mirror {
         self.shared.read(|state| state.view.placements_of(unit))
     }
 
+    /// Returns the revision of the last write of placements by a leader, if any.
+    pub(crate) fn last_placement_write(&self) -> Option<Revision> {
+        self.shared.read(|state| state.view.last_placement_write())
+    }
+
     /// Returns the stored contents that no unit uses, for [`Registry::collect_contents`].
     #[must_use]
     pub fn unused_contents(&self) -> Vec<UnusedContent> {

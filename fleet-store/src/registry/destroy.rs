@@ -122,7 +122,7 @@ impl Registry {
     ///
     /// - With placements in `seen`: all of them still exist.
     /// - Without: no leader has written placements since `seen.last_write`.
-    fn destroy_transaction(
+    pub(super) fn destroy_transaction(
         &self,
         name: &UnitName,
         existence: Condition,

@@ -8,6 +8,7 @@
 //!
 //! A store has a lineage: the identity of its history.
 
+mod bulk;
 mod destroy;
 mod error;
 mod group_commit;
@@ -33,6 +34,7 @@ use crate::{Commit, Condition, Entry, Layout, LeaseId, Store, StoreError, Transa
 use group_commit::GroupCommit;
 use leadership::raised_epoch_base;
 
+pub use self::bulk::{BulkWrite, PlacementsUnchanged, UnitWrite};
 pub use crate::codec::CodecError;
 pub use crate::layout::{ContentId, ContentIdError, Key};
 pub use error::RegistryError;

@@ -55,12 +55,25 @@ struct LoadedUnit {
 }
 
 impl LoadedUnit {
-    /// Returns the record with the next generation. No generation exceeds the revision that created
-    /// it. So this one is higher than those of a destroyed unit of the same name, even of an
-    /// earlier lineage, that machines may remember.
     fn with_raised_generation(&self, epoch_base: u64) -> UnitRecord {
-        let next = self.record.generation.next().0.max(epoch_base + self.revision.0);
-        UnitRecord { generation: Generation(next), ..self.record }
+        with_raised_generation(self.record, epoch_base, self.revision)
+    }
+}
+
+/// Returns a record, as read at that revision, with the next generation. No generation exceeds the
+/// revision that created it. So this one is higher than those of a destroyed unit of the same name,
+/// even of an earlier lineage, that machines may remember.
+fn with_raised_generation(record: UnitRecord, epoch_base: u64, read: Revision) -> UnitRecord {
+    let next = record.generation.next().0.max(epoch_base + read.0);
+    UnitRecord { generation: Generation(next), ..record }
+}
+
+/// Returns the record of a unit whose restart is requested.
+pub(super) fn restarted(record: UnitRecord, epoch_base: u64, read: Revision) -> UnitRecord {
+    let raised = with_raised_generation(record, epoch_base, read);
+    match raised.desired {
+        TargetState::Loaded => raised.with_desired(TargetState::Launched),
+        TargetState::Inactive | TargetState::Launched => raised,
     }
 }
 
@@ -211,13 +224,7 @@ impl Registry {
         name: &UnitName,
     ) -> Result<(Revision, Generation), RegistryError> {
         let epoch_base = self.epoch_base().await?;
-        let raise = |found: &LoadedUnit| {
-            let raised = found.with_raised_generation(epoch_base);
-            Ok(match raised.desired {
-                TargetState::Loaded => raised.with_desired(TargetState::Launched),
-                TargetState::Inactive | TargetState::Launched => raised,
-            })
-        };
+        let raise = |found: &LoadedUnit| Ok(restarted(found.record, epoch_base, found.revision));
         let (revision, record) = self.change_unit(name, raise).await?;
         Ok((revision, record.generation))
     }
@@ -299,7 +306,7 @@ impl Registry {
 
     /// Returns the transaction that stores a unit in place of the entry found under its name. A new
     /// unit gets the generation `first`.
-    fn put_transaction(
+    pub(super) fn put_transaction(
         &self,
         unit: &NewUnit,
         first: Generation,
@@ -316,11 +323,22 @@ impl Registry {
             Some(Err(_)) | None => first,
         };
         let record = UnitRecord { content, desired: unit.desired, generation };
+        Ok(self.content_transaction(unchanged(&key, found), unit.file.source(), key, &record))
+    }
+
+    /// Returns the transaction that stores a record and its content.
+    pub(super) fn content_transaction(
+        &self,
+        same: Condition,
+        source: &[u8],
+        key: String,
+        record: &UnitRecord,
+    ) -> Transaction {
         // Write the content even if it exists, so that it is not collected as unused.
-        Ok(Transaction::new()
-            .when(unchanged(&key, found))
-            .put(self.key(&Key::Content(content)), encode_content(unit.file.source()))
-            .put(key, encode_unit(&record)))
+        Transaction::new()
+            .when(same)
+            .put(self.key(&Key::Content(record.content)), encode_content(source))
+            .put(key, encode_unit(record))
     }
 }
 

@@ -108,7 +108,8 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 /// Writes that support `dryRun=1`, as methods and route patterns below the prefix of the API.
 ///
 /// A write is only listed if its handler decides by [`Params::dry_run`], as [`is_preview`] does.
-const DRY_RUNS: [(Method, &str); 10] = [
+const DRY_RUNS: [(Method, &str); 11] = [
+    (Method::POST, "/units"),
     (Method::PUT, "/units/{name}"),
     (Method::DELETE, "/units/{name}"),
     (Method::POST, "/units/{name}/restart"),

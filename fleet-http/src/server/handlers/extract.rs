@@ -129,8 +129,13 @@ pub(crate) async fn dry_run(
 ) -> Result<Response, Failure> {
     let mut after = known.clone();
     write(&mut after);
+    Ok(Json(plan_report(after).await?).into_response())
+}
+
+/// Returns the plan for a snapshot.
+pub(crate) async fn plan_report(after: Snapshot) -> Result<wire::PlanReport, Failure> {
     let plan = run_planner(move || fleet_scheduler::plan(&after)).await?;
-    Ok(Json(wire::plan(&plan)).into_response())
+    Ok(wire::plan(&plan))
 }
 
 /// Returns the entity tag of a unit that was read at that revision.
@@ -138,11 +143,17 @@ pub(crate) async fn dry_run(
 /// A tag consists of the revision and of the lineage of the store. The server detects every change
 /// after that revision, even if a later change restores the unit's content.
 pub(crate) fn etag_of(mirror: &Mirror, revision: Revision) -> HeaderValue {
-    let tag = match mirror.lineage() {
-        Some(lineage) => format!("\"{revision}-{lineage}\""),
-        None => format!("\"{revision}\""),
-    };
-    HeaderValue::try_from(tag).unwrap_or_else(|_| HeaderValue::from_static("\"0\""))
+    let tag = tag_of(mirror, revision);
+    HeaderValue::try_from(format!("\"{tag}\""))
+        .unwrap_or_else(|_| HeaderValue::from_static("\"0\""))
+}
+
+/// Returns the text that identifies a revision of the store, without quotes.
+pub(crate) fn tag_of(mirror: &Mirror, revision: Revision) -> String {
+    match mirror.lineage() {
+        Some(lineage) => format!("{revision}-{lineage}"),
+        None => revision.to_string(),
+    }
 }
 
 /// Condition of a write, from the `If-Match` header.
@@ -239,7 +250,11 @@ fn tags<'a>(headers: &'a HeaderMap, header: &HeaderName) -> impl Iterator<Item =
 
 /// Returns the revision of a tag. Returns `None` if the tag is invalid or of another lineage.
 fn revision(tag: &str, mirror: &Mirror) -> Option<Revision> {
-    let text = tag.strip_prefix('"')?.strip_suffix('"')?;
+    revision_of(tag.strip_prefix('"')?.strip_suffix('"')?, mirror)
+}
+
+/// Returns the revision of a text from [`tag_of`].
+pub(crate) fn revision_of(text: &str, mirror: &Mirror) -> Option<Revision> {
     let (number, lineage) = match text.split_once('-') {
         Some((number, lineage)) => (number, Some(lineage)),
         None => (text, None),

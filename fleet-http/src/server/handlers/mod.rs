@@ -1,5 +1,6 @@
 //! Responses to requests, one file for each group of paths, and what several of them share.
 
+pub(super) mod bulk;
 pub(super) mod check;
 pub(super) mod export;
 pub(super) mod extract;

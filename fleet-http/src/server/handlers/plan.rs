@@ -4,12 +4,11 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
 use fleet_core::{Snapshot, Unit};
 use fleet_unitfile::UnitName;
 use tokio::sync::Semaphore;
 
-use super::extract::{Name, dry_run, read_body};
+use super::extract::{Name, plan_report, read_body, tag_of};
 use super::openapi::{self as path, Failures};
 use super::put::desired_state;
 use crate::server::api::SharedApi;
@@ -36,7 +35,7 @@ use crate::wire::{PlacementExplanation, PlanReport, PlanRequest, PutUnit, decode
 pub(crate) async fn plan(
     State(api): State<SharedApi>,
     request: Request,
-) -> Result<Response, Failure> {
+) -> Result<Json<PlanReport>, Failure> {
     let (head, body) = request.into_parts();
     let request_body = decode_plan(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
     let known = api.view()?;
@@ -51,7 +50,8 @@ pub(crate) async fn plan(
         }
         after.remove_unit(name);
     }
-    dry_run(&after, |_| {}).await
+    let revision = tag_of(&api.mirror, known.revision);
+    Ok(Json(PlanReport { revision, ..plan_report(after).await? }))
 }
 
 /// Returns the unit as it would be after the write. If the write contains no unit file, the unit

@@ -229,6 +229,10 @@ impl View {
         self.placements.of(&self.snapshot, unit)
     }
 
+    pub(in crate::mirror) fn last_placement_write(&self) -> Option<Revision> {
+        self.placements.last_write()
+    }
+
     /// Returns the superseded placements.
     pub(in crate::mirror) fn superseded(&self) -> Vec<RemovePlacement> {
         self.placements.superseded()

@@ -1,0 +1,234 @@
+//! `POST /units`: writes of several units that are made together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use fleet_core::{Revision, Snapshot, TargetState, Unit};
+use fleet_store::RegistryError;
+use fleet_store::registry::{BulkWrite, NewUnit, PlacementsUnchanged, UnitWrite};
+use fleet_unitfile::UnitName;
+
+use super::extract::{Params, plan_report, read_body, revision_of, tag_of};
+use super::openapi::{DryRun, DryRunResult, Failures};
+use super::put::{desired_state, validated_file, validated_unit};
+use crate::server::api::SharedApi;
+use crate::server::failure::Failure;
+use crate::wire::{BulkReport, BulkRequest, PlanReport, PutUnit, WrittenUnit, decode_bulk};
+
+/// Maximum number of attempts when other writers change the units concurrently.
+const MAX_ATTEMPTS: usize = 10;
+
+/// Time to wait in each attempt for the change of another writer to be visible.
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum number of changes that an error lists.
+const MAX_LISTED: usize = 5;
+
+/// Write several units together.
+///
+/// Validates the units in order, as if they were sent one by one, then destroys and restarts
+/// others. Writes all or nothing; more than about forty units may take several steps, each of which
+/// is made entirely or not at all. With `dryRun=1` nothing is changed, and the response is the plan.
+#[utoipa::path(
+    post,
+    path = "/units",
+    operation_id = "writeUnits",
+    tag = "units",
+    params(DryRun),
+    request_body = BulkRequest,
+    responses(
+        DryRunResult,
+        (status = 202, body = BulkReport, description = "All units were written"),
+        Failures,
+    ),
+)]
+pub(crate) async fn write(
+    State(api): State<SharedApi>,
+    params: Params,
+    request: Request,
+) -> Result<Response, Failure> {
+    let is_dry = params.dry_run()?;
+    let (head, body) = request.into_parts();
+    let request = decode_bulk(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
+    for _ in 0..MAX_ATTEMPTS {
+        // The condition is older than the snapshot, so it covers every later placement.
+        let placements = PlacementsUnchanged::since_now(&api.mirror);
+        let known = api.view()?;
+        check_unchanged(&api, &request)?;
+        let Prepared { writes, after } = prepare(&api, &request, &known)?;
+        if is_dry {
+            let revision = tag_of(&api.mirror, known.revision);
+            let plan = PlanReport { revision, ..plan_report(after).await? };
+            return Ok(Json(plan).into_response());
+        }
+        let placements = request.if_unchanged_since.is_some().then_some(placements);
+        let bulk = BulkWrite { seen: &known, writes, placements };
+        match api.registry.write_units(&bulk, &api.mirror).await {
+            Ok(revision) => {
+                api.wait_until_visible(revision).await;
+                return Ok(
+                    (StatusCode::ACCEPTED, Json(report(&*api.view()?, &bulk))).into_response()
+                );
+            }
+            Err(RegistryError::Changed { modified, .. }) if modified > known.revision => {
+                wait_for(&api, modified).await;
+            }
+            Err(RegistryError::NotFound { .. } | RegistryError::Conflict) => {
+                wait_for(&api, known.revision.next()).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(RegistryError::Conflict.into())
+}
+
+async fn wait_for(api: &SharedApi, revision: Revision) {
+    // A timeout is no error: the next attempt finds out whether the view is recent enough.
+    drop(tokio::time::timeout(VISIBILITY_TIMEOUT, api.mirror.wait_for(revision)).await);
+}
+
+/// Returns the generations of the written units.
+fn report(known: &Snapshot, bulk: &BulkWrite<'_>) -> BulkReport {
+    let names: BTreeSet<&UnitName> = bulk.writes.iter().map(UnitWrite::name).collect();
+    let units = names.into_iter().filter_map(|name| known.unit(name.as_str()));
+    let written = |unit: &Arc<Unit>| WrittenUnit {
+        generation: unit.generation.0,
+        name: unit.name.to_string(),
+    };
+    BulkReport { units: units.map(written).collect() }
+}
+
+/// Checks that nothing has changed since the plan of the request.
+fn check_unchanged(api: &SharedApi, request: &BulkRequest) -> Result<(), Failure> {
+    let Some(text) = &request.if_unchanged_since else { return Ok(()) };
+    let refused = |message: String| Failure::new(StatusCode::PRECONDITION_FAILED, message);
+    let changes = revision_of(text, &api.mirror)
+        .and_then(|revision| api.mirror.delta_since(revision).changes)
+        .ok_or_else(|| refused("the plan is too old to carry out: plan again".to_owned()))?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let units = changes.units.iter().map(|unit| format!("unit {unit}"));
+    let machines = changes.machines.iter().map(|machine| format!("machine {machine}"));
+    let moved = changes.placements.difference(&changes.units);
+    let placements = moved.map(|unit| format!("the placement of {unit}"));
+    let rebalancing = changes.rebalancing.then(|| "the rebalancing request".to_owned());
+    let all: Vec<String> = units.chain(machines).chain(placements).chain(rebalancing).collect();
+    let (listed, more) = all.split_at(all.len().min(MAX_LISTED));
+    let more = match more.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    Err(refused(format!(
+        "nothing was written: since the plan was made, {}{more} changed: plan again",
+        listed.join(", ")
+    )))
+}
+
+/// Validated writes, and the cluster after them.
+struct Prepared {
+    writes: Vec<UnitWrite>,
+    after: Snapshot,
+}
+
+fn prepare(api: &SharedApi, request: &BulkRequest, known: &Snapshot) -> Result<Prepared, Failure> {
+    check_names(request)?;
+    check_hashes(request, known)?;
+    let mut prepared = Prepared { writes: Vec::new(), after: Snapshot::clone(known) };
+    for entity in &request.units {
+        let name = entity.name.as_deref().unwrap_or_default();
+        put(api, entity, &mut prepared).map_err(|failure| failure.with_context(name))?;
+    }
+    for text in &request.destroy {
+        let name = existing(&prepared.after, text)?;
+        prepared.after.remove_unit(name.as_str());
+        prepared.writes.push(UnitWrite::Destroy(name));
+    }
+    for text in &request.restart {
+        let name = existing(&prepared.after, text)?;
+        let unit = prepared.after.unit(name.as_str()).ok_or_else(Failure::no_unit);
+        let unit = Unit::clone(unit.map_err(|failure| failure.with_context(text))?);
+        if unit.desired == TargetState::Inactive {
+            return Err(Failure::conflict(format!(
+                "cannot restart {name}: its desired state is inactive; start it instead"
+            )));
+        }
+        prepared.after.put_unit(Unit { desired: TargetState::Launched, ..unit });
+        prepared.writes.push(UnitWrite::Restart(name));
+    }
+    Ok(prepared)
+}
+
+/// Checks that no unit is written twice, because only one of the writes could take effect.
+fn check_names(request: &BulkRequest) -> Result<(), Failure> {
+    let mut names = BTreeSet::new();
+    let units = request.units.iter().map(|entity| entity.name.as_deref().unwrap_or_default());
+    let others = request.destroy.iter().chain(&request.restart).map(String::as_str);
+    match units.chain(others).find(|name| !names.insert(*name)) {
+        Some(twice) => Err(Failure::bad_request(format!(
+            "{twice} is in the request twice: name each unit once"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn check_hashes(request: &BulkRequest, known: &Snapshot) -> Result<(), Failure> {
+    for (name, expected) in &request.expected_hashes {
+        let hash = known.unit(name).map(|unit| unit.hash().to_string());
+        let is_there = hash.is_some() || known.fault(name).is_some();
+        if hash.unwrap_or_default() == *expected && is_there != expected.is_empty() {
+            continue;
+        }
+        let change = match (expected.is_empty(), is_there) {
+            (true, _) => "was created",
+            (false, true) => "was changed",
+            (false, false) => "was destroyed",
+        };
+        return Err(Failure::new(
+            StatusCode::PRECONDITION_FAILED,
+            format!("nothing was written: {name} {change} by another client: try again"),
+        ));
+    }
+    Ok(())
+}
+
+/// Adds the write of a unit.
+fn put(api: &SharedApi, entity: &PutUnit, prepared: &mut Prepared) -> Result<(), Failure> {
+    let name = UnitName::parse(entity.name.as_deref().unwrap_or_default());
+    let name = name.map_err(Failure::bad_request)?;
+    let desired = desired_state(&name, entity)?;
+    let known = prepared.after.unit(name.as_str()).map(|unit| Unit::clone(unit));
+    let Some(sent) = validated_file(entity)? else {
+        let desired = desired.ok_or_else(|| {
+            Failure::bad_request("there is neither a unit file nor a desired state: give one")
+        })?;
+        let known = known.ok_or_else(Failure::no_unit)?;
+        prepared.after.put_unit(Unit { desired, ..known });
+        prepared.writes.push(UnitWrite::SetDesired(name, desired));
+        return Ok(());
+    };
+    let desired = desired.or(known.as_ref().map(|unit| unit.desired));
+    let mut unit = validated_unit(&name, &sent.file, desired, api.strictness, &prepared.after)?;
+    if let Some(known) = known {
+        unit.generation = known.generation;
+        if sent.matches(&known.file) {
+            unit.file = known.file;
+        }
+    }
+    let new = NewUnit { name, file: unit.file.clone(), desired: unit.desired };
+    prepared.after.put_unit(unit);
+    prepared.writes.push(UnitWrite::Put(new));
+    Ok(())
+}
+
+/// Returns the name of a unit that must exist.
+fn existing(known: &Snapshot, text: &str) -> Result<UnitName, Failure> {
+    let is_there = known.unit(text).is_some() || known.fault(text).is_some();
+    let name = UnitName::parse(text).ok().filter(|_| is_there);
+    name.ok_or_else(|| Failure::no_unit().with_context(text))
+}

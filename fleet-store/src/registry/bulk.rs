@@ -1,0 +1,207 @@
+//! Writes of several units in one step.
+
+use fleet_core::{Generation, Revision, Snapshot, TargetState};
+use fleet_unitfile::UnitName;
+
+use super::units::restarted;
+use super::{Registry, RegistryError};
+use crate::codec::{UnitRecord, encode_unit};
+use crate::registry::{ContentId, Key, NewUnit};
+use crate::{Commit, Condition, Entry, Mirror, Transaction, Write};
+
+/// Writes of several units, relative to a snapshot: each unit must still be as the snapshot shows
+/// it. The caller must check requirements.
+///
+/// Up to [`MAX_ATOMIC`](Self::MAX_ATOMIC) units are written in one step, all or nothing. More units
+/// are written in several steps, in the order of this list.
+#[derive(Debug, Clone)]
+pub struct BulkWrite<'a> {
+    /// Snapshot on which the caller has based its decision.
+    pub seen: &'a Snapshot,
+    /// Writes, at most one for each unit.
+    pub writes: Vec<UnitWrite>,
+    /// Condition that no leader has written placements since the snapshot, if that is required.
+    pub placements: Option<PlacementsUnchanged>,
+}
+
+/// Condition that no leader has placed or removed units meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlacementsUnchanged(pub(crate) Option<Revision>);
+
+impl PlacementsUnchanged {
+    /// Returns the condition for a snapshot that is read from the mirror after this call.
+    #[must_use]
+    pub fn since_now(mirror: &Mirror) -> Self {
+        Self(mirror.last_placement_write())
+    }
+}
+
+/// Write of one unit.
+#[derive(Debug, Clone)]
+pub enum UnitWrite {
+    /// Creates a unit, or replaces the file and the desired state of an existing one.
+    Put(NewUnit),
+    /// Sets the desired state of a unit.
+    SetDesired(UnitName, TargetState),
+    /// Requests a restart of a unit, as [`Registry::request_restart`] does.
+    Restart(UnitName),
+    /// Destroys a unit.
+    Destroy(UnitName),
+}
+
+impl UnitWrite {
+    /// Returns the name of the unit.
+    #[must_use]
+    pub fn name(&self) -> &UnitName {
+        match self {
+            Self::Put(unit) => &unit.name,
+            Self::SetDesired(name, _) | Self::Restart(name) | Self::Destroy(name) => name,
+        }
+    }
+}
+
+impl BulkWrite<'_> {
+    /// Number of units that fit into one step in any case, unless their files are large. A step can
+    /// have more units that keep their files, or that share one.
+    pub const MAX_ATOMIC: usize = Transaction::MAX_OPERATIONS / 3;
+}
+
+impl Registry {
+    /// Writes units and returns the revision of the last step.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Changed`] or [`RegistryError::NotFound`] when a unit is not as in the
+    /// snapshot, and [`RegistryError::Conflict`] when the placements are not. Nothing is written
+    /// then, or only earlier steps.
+    pub async fn write_units(
+        &self,
+        bulk: &BulkWrite<'_>,
+        mirror: &Mirror,
+    ) -> Result<Revision, RegistryError> {
+        let mut steps = vec![BulkStep::default()];
+        // The first step may make the leader place units, so only this one has the condition.
+        if let Some(PlacementsUnchanged(last)) = bulk.placements {
+            steps[0].transaction.conditions.push(self.placements_unchanged_since(last));
+            steps[0].units.push(None);
+        }
+        for write in &bulk.writes {
+            let group = self.bulk_transaction(write, bulk.seen, mirror).await?;
+            if !steps.last_mut().is_some_and(|step| step.try_add(write.name(), &group)) {
+                let mut step = BulkStep::default();
+                step.add(write.name(), &group);
+                steps.push(step);
+            }
+        }
+        let mut revision = bulk.seen.revision;
+        for step in steps.into_iter().filter(|step| !step.transaction.writes.is_empty()) {
+            revision = match self.store.commit(step.transaction).await? {
+                Commit::Applied(revision) => revision,
+                Commit::Refused { condition, found } => {
+                    let unit = step.units.into_iter().nth(condition).flatten();
+                    return Err(match (unit, found) {
+                        (None, _) => RegistryError::Conflict,
+                        (Some(name), Some(Entry { modified, .. })) => {
+                            RegistryError::Changed { name, modified }
+                        }
+                        (Some(name), None) => RegistryError::NotFound { name },
+                    });
+                }
+            };
+        }
+        Ok(revision)
+    }
+
+    /// Returns the transaction of one write. Its first condition is that the unit is as in `seen`.
+    async fn bulk_transaction(
+        &self,
+        write: &UnitWrite,
+        seen: &Snapshot,
+        mirror: &Mirror,
+    ) -> Result<Transaction, RegistryError> {
+        let name = write.name();
+        let key = self.key(&Key::Unit(name.clone()));
+        let known = seen.unit(name.as_str()).map(|unit| UnitRecord {
+            content: ContentId::of(unit.file.source()),
+            desired: unit.desired,
+            generation: unit.generation,
+        });
+        let is_unreadable = seen.fault(name.as_str()).is_some();
+        let same = match &known {
+            Some(known) => Condition::value(&key, encode_unit(known)),
+            None if is_unreadable => Condition::present(&key),
+            None => Condition::absent(&key),
+        };
+        let missing = || RegistryError::NotFound { name: name.clone() };
+        let record = match (write, known) {
+            (UnitWrite::Put(unit), _) if is_unreadable => {
+                let (entry, _) = self.get(&Key::Unit(name.clone())).await?;
+                return self.put_transaction(unit, Generation::ZERO, entry.as_ref());
+            }
+            (UnitWrite::Put(unit), known) => {
+                let content = ContentId::of(unit.file.source());
+                let record = match known {
+                    Some(known) => UnitRecord { content, ..known.with_desired(unit.desired) },
+                    None => {
+                        UnitRecord { content, desired: unit.desired, generation: Generation::ZERO }
+                    }
+                };
+                return Ok(self.content_transaction(same, unit.file.source(), key, &record));
+            }
+            (UnitWrite::Destroy(_), None) if !is_unreadable => return Err(missing()),
+            (UnitWrite::Destroy(_), _) => {
+                let placements = mirror.placements_of(name);
+                return Ok(self.destroy_transaction(name, same, &placements, true));
+            }
+            (UnitWrite::SetDesired(_, desired), Some(known)) => known.with_desired(*desired),
+            (UnitWrite::Restart(_), Some(known)) => {
+                let epoch_base = mirror.lineage().map_or(0, |lineage| lineage.epoch_base());
+                restarted(known, epoch_base, seen.revision)
+            }
+            (UnitWrite::SetDesired(..) | UnitWrite::Restart(_), None) => return Err(missing()),
+        };
+        Ok(Transaction::new().when(same).put(key, encode_unit(&record)))
+    }
+}
+
+/// Writes of one transaction.
+#[derive(Default)]
+struct BulkStep {
+    transaction: Transaction,
+    /// Unit that each condition expects to be unchanged.
+    units: Vec<Option<UnitName>>,
+}
+
+impl BulkStep {
+    /// Adds the transaction of a unit, unless the step would then be too large.
+    fn try_add(&mut self, unit: &UnitName, group: &Transaction) -> bool {
+        let (conditions, writes) = self.missing(group);
+        let most = Transaction::MAX_OPERATIONS;
+        let fits = self.transaction.conditions.len() + conditions.len() <= most
+            && self.transaction.writes.len() + writes.len() <= most
+            && self.transaction.size() + group.size() <= Transaction::MAX_BYTES;
+        if fits {
+            self.add(unit, group);
+        }
+        fits
+    }
+
+    fn add(&mut self, unit: &UnitName, group: &Transaction) {
+        let (conditions, writes) = self.missing(group);
+        let first = group.conditions.first().map(|condition| &condition.key);
+        let of = |condition: &Condition| (Some(&condition.key) == first).then(|| unit.clone());
+        self.units.extend(conditions.iter().map(of));
+        self.transaction.conditions.extend(conditions);
+        self.transaction.writes.extend(writes);
+    }
+
+    /// Returns the conditions and writes that the step does not have yet. Units with the same file
+    /// share the write of their content.
+    fn missing(&self, group: &Transaction) -> (Vec<Condition>, Vec<Write>) {
+        let is_new = |it: &&Condition| !self.transaction.conditions.contains(it);
+        let conditions = group.conditions.iter().filter(is_new).cloned().collect();
+        let is_new =
+            |it: &&Write| !self.transaction.writes.iter().any(|other| other.key() == it.key());
+        (conditions, group.writes.iter().filter(is_new).cloned().collect())
+    }
+}
