@@ -6,7 +6,7 @@
 
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
-use fleet_unitfile::{UnitHash, UnitName};
+use fleet_unitfile::UnitName;
 
 use super::format::short_hash;
 use super::local::{LocalFile, LocalUnit};
@@ -88,39 +88,6 @@ pub(crate) fn unused_file_warning(
          help: add --replace to use {here}\n\
          help: \"fleetctl cat {name}\" shows the cluster's file"
     ))
-}
-
-/// Decides the result of a create request that failed because the unit already existed. `now` is
-/// the cluster's unit.
-///
-/// The result is success if the cluster's file is the one that was sent. An earlier request of this
-/// program may then have created the unit, although the response was lost.
-///
-/// # Errors
-///
-/// The cluster has a different file.
-pub(crate) fn resolve_create_race(
-    name: &UnitName,
-    sent: UnitHash,
-    now: &wire::UnitEntity,
-) -> Result<(), CliError> {
-    if now.hash == sent.to_string() {
-        return Ok(());
-    }
-    Err(CliError::failed(format!("another client submitted a different {name} at the same time"))
-        .help("run the command again: it then compares that file with yours"))
-}
-
-/// Returns the error for a unit that exists whenever this program tries to create it, but not when
-/// this program then looks it up.
-pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
-    CliError::failed(format!(
-        "cannot create {name}: fleetd reports both that it exists and that it does not exist"
-    ))
-    .help(
-        "another client keeps submitting and destroying the unit, or fleetd lags behind its \
-             store: run \"fleetctl doctor\", then the command again",
-    )
 }
 
 /// Returns the desired state that a command sets, or `None` if it sets none.
@@ -305,23 +272,6 @@ mod tests {
         help: add --replace to use web.service
         help: "fleetctl cat web.service" shows the cluster's file
         "#);
-    }
-
-    /// The unit may be created between this command's lookup and its create request, for example by
-    /// an earlier command that lost the response.
-    #[test]
-    fn lost_create_race_with_same_file_is_success() {
-        let name: UnitName = "web.service".parse().unwrap();
-        let sent = UnitFile::parse(HERE).unwrap().hash();
-        let judged = |now: &wire::UnitEntity| {
-            render(resolve_create_race(&name, sent, now).map(|()| ContentAction::Keep))
-        };
-        assert_eq!(judged(&known(HERE, "inactive")), "keep");
-        let other = judged(&known("[Service]\nExecStart=/bin/other\n", "inactive"));
-        insta::assert_snapshot!(other, @"
-        fleetctl: another client submitted a different web.service at the same time
-        help: run the command again: it then compares that file with yours
-        ");
     }
 
     #[test]

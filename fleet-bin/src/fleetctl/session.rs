@@ -9,7 +9,7 @@ pub(super) mod machines;
 
 pub(crate) use machines::is_complete_id;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fleet_core::journal::JournalLine;
-use fleet_core::{Epoch, Generation, Intent, MachineId, Requirements, Strictness, TargetState};
+use fleet_core::{Epoch, Generation, Intent, MachineId, Requirements, Strictness};
 use fleet_http::client::{
     EventOptions, Events, ExportBytes, JournalLines, JournalOptions, PutOutcome, StateFilter,
-    UnitFilter, UnitUpload,
+    UnitFilter, UnitUpload, UnitWrites,
 };
 use fleet_http::{Client, ClientError, Endpoint, wire};
 use fleet_store::registry::MetadataChange;
@@ -33,9 +33,6 @@ use super::session::credentials::CredentialFiles;
 use super::wait::Observation;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
-
-/// Message of the daemon about a desired state for an unknown unit.
-const NO_UNIT: &str = "unit does not exist";
 
 /// Connection to a daemon.
 #[derive(Debug, Clone)]
@@ -211,54 +208,26 @@ impl Session {
         units.map_err(|error| cannot(format!("list the instances of {template}"), error))
     }
 
-    /// Creates an inactive unit. Returns `false` if it already exists.
-    pub(crate) async fn create(&self, name: &UnitName, file: UnitFile) -> Result<bool, CliError> {
-        let desired = Some(TargetState::Inactive);
-        let upload = UnitUpload::new(file).with_desired(desired).with_create_only(true);
-        match self.client.put_unit(name, &upload).await {
-            Ok(outcome) => Ok(outcome != PutOutcome::Exists),
-            Err(error) => Err(cannot(format!("submit {name}"), error)),
+    /// Writes units together, all or nothing. `verb` is for messages.
+    pub(crate) async fn write(
+        &self,
+        verb: &str,
+        writes: &UnitWrites,
+    ) -> Result<WriteOutcome, CliError> {
+        if writes.is_empty() {
+            return Ok(WriteOutcome::Written(BTreeMap::new()));
         }
-    }
-
-    /// Replaces the file of a unit.
-    pub(crate) async fn replace(
-        &self,
-        name: &UnitName,
-        file: UnitFile,
-        desired: Option<TargetState>,
-    ) -> Result<(), CliError> {
-        let upload = UnitUpload::new(file).with_desired(desired);
-        let outcome = self.client.put_unit(name, &upload).await;
-        outcome.map(drop).map_err(|error| cannot(format!("replace {name}"), error))
-    }
-
-    /// Sets the desired state of a unit.
-    pub(crate) async fn set_desired(
-        &self,
-        name: &UnitName,
-        desired: TargetState,
-    ) -> Result<(), CliError> {
-        let set = self.client.set_desired(name, desired).await;
-        set.map_err(|error| match &error {
-            // The message is that of fleet v1: an upload without options needs a known unit.
-            ClientError::Api { status: 409, message, .. } if message.starts_with(NO_UNIT) => {
-                CliError::failed(format!("{name} was destroyed by another client"))
+        let what = match &writes.names()[..] {
+            [one] => format!("{verb} {one}"),
+            all => format!("{verb} {} units", all.len()),
+        };
+        match self.client.write_units(writes).await {
+            Ok(generations) => Ok(WriteOutcome::Written(generations)),
+            Err(error @ ClientError::Api { status: 404 | 412, .. }) => {
+                Ok(WriteOutcome::Changed(cannot(what, error)))
             }
-            _ => cannot(format!("set the desired state of {name} to {desired}"), error),
-        })
-    }
-
-    /// Destroys a unit. Returns `false` if it was unknown.
-    pub(crate) async fn destroy(&self, name: &UnitName) -> Result<bool, CliError> {
-        let gone = self.client.destroy(name).await;
-        gone.map_err(|error| cannot(format!("destroy {name}"), error))
-    }
-
-    /// Requests a restart, and returns its generation. An error names the command `verb`.
-    pub(crate) async fn restart(&self, verb: &str, name: &UnitName) -> Result<u64, CliError> {
-        let generation = self.client.restart(name).await;
-        generation.map(|it| it.0).map_err(|error| cannot(format!("{verb} {name}"), error))
+            Err(error) => Err(cannot(what, error)),
+        }
     }
 
     /// Requests the stop of a loaded unit's run.
@@ -352,6 +321,15 @@ impl Session {
         }
         Ok(read)
     }
+}
+
+/// Result of a write of several units.
+pub(crate) enum WriteOutcome {
+    /// All were written, and have these generations.
+    Written(BTreeMap<UnitName, Generation>),
+    /// Nothing was written, because other clients have changed the units since they were read. This
+    /// is the error to report unless the write is tried again.
+    Changed(CliError),
 }
 
 /// Returns the next line of a journal; `None` at the end.

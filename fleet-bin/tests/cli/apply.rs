@@ -185,40 +185,31 @@ async fn apply_uploads_nothing_if_one_file_is_wrong() {
     "#);
 }
 
-/// The second of three units is destroyed between its upload and its launch.
+/// The second of three units is destroyed between the plan and the write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failed_apply_reports_progress_and_resumes() {
+async fn apply_writes_all_units_or_none() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["a.service", "b.service", "c.service"]);
-    cluster.run("start a").await.ok();
+    cluster.run("start a b").await.ok();
     cluster.write("a.service", "[Service]\nExecStart=/bin/sleep 2d\n");
+    cluster.write("b.service", "[Service]\nExecStart=/bin/sleep 2d\n");
+    let before = cluster.run("cat a").await.stdout;
     cluster.store.destroy_on_launch("b.service");
     let run = cluster.run("apply a b c").await;
-    insta::assert_snapshot!(run, @"
-    exit 1
-    a.service: changed file
-    --- cluster/a.service
-    +++ a.service
-    @@ -1,2 +1,2 @@
-     [Service]
-    -ExecStart=/bin/sleep 1d
-    +ExecStart=/bin/sleep 2d
-    b.service: new, to be launched
-    c.service: new, to be launched
-    b.service is placed on m1/10.0.0.1: it is wanted
-    c.service is placed on m1/10.0.0.1: it is wanted
-    ---
-    fleetctl: b.service was destroyed by another client
-    help: brought to their desired states before this error: c.service
-    help: the files of all units were uploaded
-    help: fix the cause, then run the same command again to complete the changes
+    assert_eq!(run.code, 1, "{run}");
+    insta::assert_snapshot!(run.stderr.replace(": ", ":\n  "), @r"
+    fleetctl:
+      cannot apply 3 units:
+      nothing was written:
+      b.service was destroyed by another client:
+      read it again and retry
+    help:
+      run the same command again to see the new plan
     ");
-    insta::assert_snapshot!(cluster.run("apply a b c").await.sorted(), @"
-    exit 0
-    b.service: new, to be launched
-    b.service is placed on m1/10.0.0.1: it is wanted
-    Unit b.service launched on m1/10.0.0.1
-    ");
+    assert_eq!(cluster.run("cat a").await.stdout, before);
+    assert_eq!(cluster.run("list-unit-files -o name").await.stdout, "a.service\n");
+    assert_eq!(cluster.run("apply --if-unchanged a b c").await.code, 0);
+    assert!(cluster.run("cat a").await.stdout.contains("2d"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,21 +226,6 @@ async fn apply_omits_unrelated_waiting_units() {
     ");
     let both = cluster.run("apply --dry-run db gpu").await.stdout;
     assert!(both.contains("gpu.service has no machine"), "{both}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failed_apply_lists_changes_in_json() {
-    let cluster = Cluster::start(&["m1"]).await;
-    cluster.write_sleepers(&["a.service", "b.service", "c.service"]);
-    cluster.store.destroy_on_launch("b.service");
-    let run = cluster.run("apply a b c -o json").await;
-    let all: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-    let text = |report: &serde_json::Value, field: &str| report[field].as_str().unwrap().to_owned();
-    let outcomes = all.as_array().unwrap().iter();
-    let outcomes = outcomes.map(|it| [text(it, "unit"), text(it, "outcome")].join(" "));
-    let expected = ["a.service triggered", "b.service failed", "c.service triggered"];
-    assert_eq!((run.code, outcomes.collect::<Vec<_>>()), (1, expected.map(String::from).into()));
-    assert!(run.stderr.starts_with("fleetctl: b.service was destroyed by another client"), "{run}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

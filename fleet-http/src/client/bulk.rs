@@ -55,6 +55,14 @@ impl UnitWrites {
         self
     }
 
+    /// Returns the names of the units.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        let BulkRequest { units, destroy, restart, .. } = &self.0;
+        let put = units.iter().filter_map(|unit| unit.name.as_deref());
+        put.chain(destroy.iter().chain(restart).map(String::as_str)).collect()
+    }
+
     /// Returns whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {

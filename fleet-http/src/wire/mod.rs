@@ -3,7 +3,8 @@
 //! These types are independent of the domain types, and this module converts between the two. The
 //! fields of an object are written in the order of their declaration. Most empty fields are
 //! omitted. Unknown fields are ignored, so that clients work with newer and older servers. The
-//! bodies of imports, plans, checks and bulk writes are an exception: they must not contain unknown fields.
+//! bodies of imports, plans, checks and bulk writes are an exception: they must not contain unknown
+//! fields.
 
 mod check;
 mod convert;

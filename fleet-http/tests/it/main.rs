@@ -1,6 +1,7 @@
 //! Tests of the API over real sockets. The router under test uses a real registry and mirror.
 
 mod authentication;
+mod bulk;
 mod certificates;
 mod checks;
 mod client;

@@ -15,7 +15,7 @@ const NOTHING: &str = "no resource has this path: see /fleet/v1/discovery";
 async fn wrong_methods_and_paths_match_version_1() {
     let server = Server::start().await;
     let cases = [
-        ("POST", "/units", 405, ONLY_GET),
+        ("PUT", "/units", 405, "only GET and POST supported against this resource"),
         ("DELETE", "/state", 405, ONLY_GET),
         ("PUT", "/state/a.service", 405, ONLY_GET),
         ("POST", "/units/a.service", 405, UNIT),
@@ -51,7 +51,7 @@ async fn wrong_methods_and_paths_match_version_1() {
 async fn options_and_405_list_methods() {
     let server = Server::start().await;
     let cases = [
-        ("/fleet/v1/units", "GET, HEAD, OPTIONS"),
+        ("/fleet/v1/units", "GET, HEAD, POST, OPTIONS"),
         ("/fleet/v1/units/a.service", "GET, HEAD, PUT, DELETE, OPTIONS"),
         ("/fleet/v1/units/a.service/restart", "POST, OPTIONS"),
         ("/fleet/v1/units/a.service/stop", "POST, OPTIONS"),

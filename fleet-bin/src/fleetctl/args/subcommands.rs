@@ -51,6 +51,9 @@ pub(crate) struct ApplyArgs {
     /// Print the changes, but make none.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Make the changes only if nothing has changed since the plan was made that could change it.
+    #[arg(long)]
+    pub(crate) if_unchanged: bool,
     #[command(flatten)]
     pub(crate) verification: VerificationArgs,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! `apply`, `diff` and `plan`: compare unit files with the cluster, and apply them.
 //!
-//! Before `apply` uploads the first file, fleetctl checks each file, and then the daemon checks all
-//! files together.
+//! fleetctl checks each file, and then the daemon checks all files together and writes them
+//! together.
 
 use fleet_core::TargetState;
 use fleet_http::client::UnitUpload;
@@ -10,11 +10,11 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::start::needs_restart;
-use super::upload::{UploadFailure, UploadStep, send_contents};
+use super::upload::{UploadStep, writes};
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::{ApplyArgs, ManifestArgs, PlanArgs};
 use crate::fleetctl::args::{VerificationArgs, WaitUntil};
-use crate::fleetctl::concurrent::{all_or_partial_failure, buffered, try_buffered};
+use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::manager_check::{CheckedUnit, check_managers};
@@ -22,6 +22,7 @@ use crate::fleetctl::manifest_diff::{UnitChange, UnitDiff, compare, read};
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{ContentAction, ContentSource};
 use crate::fleetctl::select::{DesiredFilter, select};
+use crate::fleetctl::session::WriteOutcome;
 use crate::fleetctl::session::machines::MachineCache;
 use crate::fleetctl::wait::{Goal, Observation};
 use crate::fleetctl::wait_state::WaitTarget;
@@ -35,7 +36,7 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
     let is_unchanged = |unit: &&UnitDiff| unit.change() == UnitChange::None;
     let (unchanged, changed): (Vec<_>, Vec<_>) = diffs.iter().partition(is_unchanged);
     ask_managers(context, &changed, args.verification).await?;
-    let plan = preview_plan(context, &changed, &[]).await?;
+    let Preview { revision, changes: plan } = preview_plan(context, &changed, &[]).await?;
     let machines = machines_of(context, &plan).await?;
     if args.dry_run {
         let changes = diffs.iter().map(PlannedChange::from_diff).chain(plan.iter().cloned());
@@ -48,7 +49,8 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
     let is_changed = !changed.is_empty();
     let mut errors = report_unchanged(context, &unchanged).await?;
     if is_changed {
-        let targets = send(context, diffs, args.until.state).await?;
+        let revision = args.if_unchanged.then_some(revision.as_str());
+        let targets = send(context, diffs, args.until.state, revision).await?;
         let followed = follow(context, targets, args.wait.into()).await;
         errors.splice(0..0, followed.err());
     } else {
@@ -131,7 +133,7 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
     let destroyed: Vec<UnitName> = destroyed.into_iter().map(|unit| unit.name).collect();
     let plan = match preview_plan(context, &changed, &destroyed).await {
         Err(error) => return Err(unknown_of(context, &destroyed).await.unwrap_or(error)),
-        Ok(plan) => plan,
+        Ok(preview) => preview.changes,
     };
     let machines = machines_of(context, &plan).await?;
     let text: String = plan.iter().map(|it| it.sentence(&machines)).collect();
@@ -199,63 +201,42 @@ async fn preview_plan(
     context: &Context,
     changed: &[&UnitDiff],
     destroyed: &[UnitName],
-) -> Result<Vec<PlannedChange>, CliError> {
+) -> Result<Preview, CliError> {
     let uploads: Vec<(UnitName, UnitUpload)> = changed.iter().map(|it| it.upload()).collect();
-    Ok(PlannedChange::from_plan(&context.session.plan(&uploads, destroyed).await?))
+    let plan = context.session.plan(&uploads, destroyed).await?;
+    Ok(Preview { changes: PlannedChange::from_plan(&plan), revision: plan.revision })
 }
 
-/// Uploads all files, sets desired states, and returns the goals to wait for.
+/// The engine's plan for some changes.
+struct Preview {
+    changes: Vec<PlannedChange>,
+    /// State of the cluster that the plan is made for.
+    revision: String,
+}
+
+/// Writes all units together, and returns the goals to wait for. With `revision`, fails if anything
+/// has changed since then that could change the plan.
 async fn send(
     context: &mut Context,
     diffs: Vec<UnitDiff>,
     until: WaitUntil,
+    revision: Option<&str>,
 ) -> Result<Vec<WaitTarget>, CliError> {
     let targets: Vec<WaitTarget> = changed(&diffs).map(|it| wait_target(it, until)).collect();
     let steps: Vec<UploadStep> =
         diffs.into_iter().filter(|it| it.change() != UnitChange::None).map(step).collect();
-    if let Err(UploadFailure { error, uploaded }) = send_contents(&context.session, &steps).await {
-        let sent =
-            uploaded.iter().map(|name| triggered(name).with_message("its file was uploaded"));
-        sent.into_iter().try_for_each(|report| context.output.record(&report, ""))?;
-        return Err(retry_hint(error));
-    }
-    let session = &context.session;
-    let goals = steps.iter().filter_map(|step| Some((&step.name, step.goal?)));
-    let requests = goals.clone().map(|(name, goal)| session.set_desired(name, goal));
-    let set = try_buffered(requests).await;
-    if set.iter().any(Result::is_err) {
-        let is_set = |step: &UploadStep| {
-            let at = goals.clone().position(|(name, _)| *name == step.name);
-            at.and_then(|at| set.get(at))
-        };
-        for step in &steps {
-            let report = match (is_set(step), &step.file) {
-                (Some(Ok(())), _) => triggered(&step.name),
-                (Some(Err(error)), _) => {
-                    let report =
-                        UnitReport::new(step.name.as_str(), Action::Apply, UnitOutcome::Failed);
-                    report.with_message(error.parts().0)
-                }
-                (None, Some(_)) => triggered(&step.name).with_message("its file was uploaded"),
-                (None, None) => continue,
-            };
-            context.output.record(&report, "")?;
+    let writes = writes(&steps);
+    let writes = match revision {
+        Some(revision) => writes.if_unchanged_since(revision),
+        None => writes,
+    };
+    match context.session.write("apply", &writes).await? {
+        WriteOutcome::Written(_) => Ok(targets),
+        // The plan that was printed may no longer be right.
+        WriteOutcome::Changed(error) => {
+            Err(error.help("run the same command again to see the new plan"))
         }
     }
-    let names = goals.map(|(name, _)| name.as_str());
-    all_or_partial_failure(names.zip(set), "brought to their desired states")
-        .map_err(|error| retry_hint(error.help("the files of all units were uploaded")))?;
-    Ok(targets)
-}
-
-/// Returns the report for a unit that was already changed when the command failed for another unit.
-fn triggered(name: &UnitName) -> UnitReport {
-    UnitReport::new(name.as_str(), Action::Apply, UnitOutcome::Triggered)
-}
-
-/// Adds the hint that the command can be repeated.
-fn retry_hint(error: CliError) -> CliError {
-    error.help("fix the cause, then run the same command again to complete the changes")
 }
 
 fn changed(diffs: &[UnitDiff]) -> impl Iterator<Item = &UnitDiff> {

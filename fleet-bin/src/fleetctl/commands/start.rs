@@ -1,17 +1,19 @@
 //! `submit`, `load` and `start`: create units if necessary, and load or start them.
 //!
-//! Each command makes all its checks before it sends the first request that changes something. It
-//! uploads all files before it changes any desired state.
+//! Each command makes all its checks, and then writes all units together.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_agent::is_wait_reason;
-use fleet_core::{TargetState, Verb};
+use fleet_core::{Generation, TargetState, Verb};
+use fleet_http::client::UnitWrites;
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
-use super::upload::{UploadStep, send_contents};
+use super::upload::{UploadStep, write_prepared};
 use crate::fleetctl::Context;
 use crate::fleetctl::args::{CreateArgs, WaitUntil};
-use crate::fleetctl::concurrent::{all_or_partial_failure, buffered, try_buffered};
+use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::diagnosis::is_stopped_by_hand;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
@@ -31,9 +33,8 @@ use crate::ui::findings::check;
 
 /// Runs `submit`.
 pub(super) async fn submit(context: &mut Context, args: &CreateArgs) -> Result<(), CliError> {
-    let steps = prepare(context, Verb::Submit, args).await?;
-    send_contents(&context.session, &steps).await?;
-    for step in &steps {
+    let (steps, _) = write(context, Verb::Submit, args).await?;
+    for PreparedUnit { step, .. } in &steps {
         let outcome = match step.content {
             ContentAction::Keep => UnitOutcome::Unchanged,
             ContentAction::Create(_) | ContentAction::Replace(_) => UnitOutcome::Reached,
@@ -55,59 +56,83 @@ pub(super) async fn run(
     until: WaitUntil,
     timeout: WaitTimeout,
 ) -> Result<(), CliError> {
-    let steps = prepare(context, verb, args).await?;
-    send_contents(&context.session, &steps).await?;
-    let session = &context.session;
-    let activated = try_buffered(steps.iter().map(|step| activate(session, verb, step))).await;
-    let names: Vec<UnitName> = steps.iter().map(|step| step.name.clone()).collect();
-    let done = if verb == Verb::Load { "loaded" } else { "launched" };
-    let activated =
-        all_or_partial_failure(names.iter().map(UnitName::as_str).zip(activated), done)?;
+    let (steps, generations) = write(context, verb, args).await?;
     let mut targets = Vec::new();
-    for (step, activation) in steps.into_iter().zip(activated) {
+    for PreparedUnit { step, activation, .. } in steps {
+        let name = step.name.clone();
         if activation == Activation::AlreadyEnded {
-            let name = &step.name;
             context.progress.note(&format!(
                 "{name} is not running: it has ended, or was stopped on its machine\nhelp: \
                  \"fleetctl restart {name}\" runs it again"
             ));
         }
-        let restarted = match activation {
-            Activation::Restarted(generation) => Some(generation),
-            Activation::Requested | Activation::AlreadyEnded => None,
-        };
-        let is_settled = step.is_up_to_date() && restarted.is_none();
-        let generation = restarted.unwrap_or(0);
+        let is_restarted = activation == Activation::Restart;
+        let generation = generations.get(&name).filter(|_| is_restarted).map_or(0, |it| it.0);
+        let is_settled = step.is_up_to_date() && !is_restarted;
         let (action, goal) = match verb {
             Verb::Load => (Action::Load, Goal::Loaded),
             _ => (Action::Start, Goal::for_start(until, generation)),
         };
-        targets.push(WaitTarget { name: step.name, action, goal, is_settled });
+        targets.push(WaitTarget { name, action, goal, is_settled });
     }
     follow(context, targets, timeout).await
 }
 
-/// Returns the steps for each unit. Changes nothing.
-///
-/// # Errors
-///
-/// The errors of all units, combined into one.
-async fn prepare(
+/// A unit on the command line, as compared with the cluster.
+struct PreparedUnit {
+    step: UploadStep,
+    activation: Activation,
+    /// Warning about a local file that is not used.
+    warning: Option<String>,
+}
+
+/// Makes all checks, and then writes all units together. Returns the units, and the generations of
+/// those that were written.
+async fn write(
     context: &mut Context,
     verb: Verb,
     args: &CreateArgs,
-) -> Result<Vec<UploadStep>, CliError> {
+) -> Result<(Vec<PreparedUnit>, BTreeMap<UnitName, Generation>), CliError> {
     let units = select(&context.session, &args.units, DesiredFilter::All).await?;
-    let units = read_units(units)?.checked(&mut context.progress)?.into_iter();
-    let session = &context.session;
-    let steps = buffered(units.map(|unit| prepare_unit(session, verb, unit, args.replace))).await;
-    let (steps, warnings): (Vec<_>, Vec<_>) = CliError::all_or_none(steps)?.into_iter().unzip();
-    warnings.iter().flatten().for_each(|warning| context.progress.note(warning));
-    if !args.verification.no_verify {
-        let changed = steps.iter().filter(|step| !step.is_up_to_date());
-        check_managers(context, changed.map(UploadStep::to_check).collect()).await?;
-    }
-    Ok(steps)
+    let units = read_units(units)?.checked(&mut context.progress)?;
+    let (mut is_unverified, mut shown) = (!args.verification.no_verify, BTreeSet::new());
+    let session = context.session.clone();
+    write_prepared(&session, verb.as_str(), async || {
+        let prepared = units.iter().map(|it| prepare(&session, verb, it.clone(), args.replace));
+        let prepared = CliError::all_or_none(buffered(prepared).await)?;
+        for warning in prepared.iter().filter_map(|unit| unit.warning.as_ref()) {
+            if shown.insert(warning.clone()) {
+                context.progress.note(warning);
+            }
+        }
+        if std::mem::take(&mut is_unverified) {
+            let changed = prepared.iter().filter(|unit| !unit.step.is_up_to_date());
+            let changed = changed.map(|unit| unit.step.to_check()).collect();
+            check_managers(context, changed).await?;
+        }
+        let writes =
+            prepared.iter().fold(UnitWrites::default(), |writes, unit| match unit.activation {
+                Activation::Restart => writes.restart(&unit.step.name),
+                _ => unit.step.add_to(writes),
+            });
+        Ok((prepared, writes))
+    })
+    .await
+}
+
+/// Compares one unit with the cluster. Changes nothing.
+async fn prepare(
+    session: &Session,
+    verb: Verb,
+    unit: LocalUnit,
+    replace: bool,
+) -> Result<PreparedUnit, CliError> {
+    let (step, warning) = prepare_unit(session, verb, unit, replace).await?;
+    let activation = match verb {
+        Verb::Start if step.is_up_to_date() => activation(session, &step.name).await?,
+        _ => Activation::Requested,
+    };
+    Ok(PreparedUnit { step, activation, warning })
 }
 
 /// Returns the steps for one unit, and the warning about a local file that is not used.
@@ -170,45 +195,34 @@ fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile,
     })
 }
 
-/// What a command has done about the state of a unit.
+/// What a command does about the state of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Activation {
-    /// The unit has the desired state of the command.
+    /// The unit has the desired state of the command, or gets it.
     Requested,
-    /// The unit had that state already, and a restart of this generation was requested.
-    Restarted(u64),
-    /// The unit had that state already, but its run has ended. Nothing was requested.
+    /// The unit has that state already, and is restarted.
+    Restart,
+    /// The unit has that state already, but its run has ended. Nothing is requested.
     AlreadyEnded,
 }
 
-/// Sets the desired state of a unit, if the command changes it. If neither the file nor the desired
-/// state changes, but the unit has failed, was stopped by hand, or was not started because of a
-/// condition, `start` requests a restart instead. A unit that has completed its work is left alone,
-/// so that repeated starts of a oneshot run it once.
-async fn activate(
-    session: &Session,
-    verb: Verb,
-    step: &UploadStep,
-) -> Result<Activation, CliError> {
-    if let Some(goal) = step.goal {
-        session.set_desired(&step.name, goal).await?;
-    } else if verb == Verb::Start && step.is_up_to_date() {
-        let states = session.states_of(&step.name).await?;
-        let was_skipped = |state: &wire::UnitStateEntity| {
-            let problem = &state.problem;
-            is_idle(state) && !problem.is_empty() && !is_wait_reason(problem)
-        };
-        if needs_restart(&states) || (!states.is_empty() && states.iter().all(was_skipped)) {
-            let generation = session.restart(verb.as_str(), &step.name).await?;
-            return Ok(Activation::Restarted(generation));
-        }
-        // A unit without an exit status has not run: it may wait for other units.
-        let has_ended = |state: &wire::UnitStateEntity| is_idle(state) && !state.exit.is_empty();
-        if !states.is_empty() && states.iter().all(has_ended) {
-            return Ok(Activation::AlreadyEnded);
-        }
-    }
-    Ok(Activation::Requested)
+/// Decides whether to restart a unit whose file and desired state do not change. It is restarted if
+/// it has failed, was stopped by hand, or was not started because of a condition. A unit that has
+/// completed its work is left alone, so that repeated starts of a oneshot run it once.
+async fn activation(session: &Session, name: &UnitName) -> Result<Activation, CliError> {
+    let states = session.states_of(name).await?;
+    let was_skipped = |state: &wire::UnitStateEntity| {
+        let problem = &state.problem;
+        is_idle(state) && !problem.is_empty() && !is_wait_reason(problem)
+    };
+    // A unit without an exit status has not run: it may wait for other units.
+    let has_ended = |state: &wire::UnitStateEntity| is_idle(state) && !state.exit.is_empty();
+    Ok(match &states[..] {
+        [] => Activation::Requested,
+        all if needs_restart(all) || all.iter().all(was_skipped) => Activation::Restart,
+        all if all.iter().all(has_ended) => Activation::AlreadyEnded,
+        _ => Activation::Requested,
+    })
 }
 
 /// Returns whether a machine was requested to start a unit that is inactive.

@@ -5,8 +5,10 @@ use std::io;
 use std::io::{IsTerminal as _, Write as _};
 
 use fleet_core::{TargetState, Verb};
+use fleet_http::client::UnitWrites;
 use fleet_unitfile::UnitName;
 
+use super::upload::write_prepared;
 use crate::fleetctl::Context;
 use crate::fleetctl::concurrent::{
     abbreviated_list, all_or_partial_failure, buffered, try_buffered,
@@ -33,11 +35,25 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let session = &context.session;
     let units = select(session, units, DesiredFilter::Placed).await?;
-    let changes = buffered(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
-    let changes = units.iter().zip(CliError::all_or_none(changes)?);
-    let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));
-    let sent = try_buffered(sending).await;
-    all_or_partial_failure(units.iter().map(|unit| unit.name.as_str()).zip(sent), done(verb))?;
+    let (goals, _) = write_prepared(session, verb.as_str(), async || {
+        let goals = buffered(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
+        let goals = CliError::all_or_none(goals)?;
+        let writes = units.iter().zip(&goals).fold(
+            UnitWrites::default(),
+            |writes, (unit, goal)| match goal {
+                Some(goal) => writes.set_desired(&unit.name, *goal),
+                None => writes,
+            },
+        );
+        Ok((goals, writes))
+    })
+    .await?;
+    if verb == Verb::Stop {
+        let loaded = units.iter().zip(goals).filter(|(_, goal)| goal.is_none());
+        let stopping = loaded.clone().map(|(unit, _)| stop_run(session, &unit.name));
+        let stopped = try_buffered(stopping).await;
+        all_or_partial_failure(loaded.map(|(unit, _)| unit.name.as_str()).zip(stopped), "stopped")?;
+    }
     let mut targets = Vec::new();
     for unit in &units {
         let (action, goal) = action_and_goal(verb);
@@ -62,25 +78,12 @@ async fn prepare(
         .help(format!("\"fleetctl destroy {name}\" deletes it")))
 }
 
-/// Sets the desired state of a unit, if the command changes it. If a loaded unit is to be stopped
-/// and runs, because a timer, a socket or another unit started it, requests the end of that run.
-async fn send(
-    session: &Session,
-    verb: Verb,
-    name: &UnitName,
-    goal: Option<TargetState>,
-) -> Result<(), CliError> {
-    match goal {
-        Some(goal) => session.set_desired(name, goal).await,
-        None if verb != Verb::Stop => Ok(()),
-        None if session.states_of(name).await?.iter().all(is_down) => Ok(()),
-        None => session.stop(name).await,
+/// Requests the end of a loaded unit's run, which a timer, a socket or another unit has started.
+async fn stop_run(session: &Session, name: &UnitName) -> Result<(), CliError> {
+    match session.states_of(name).await?.iter().all(is_down) {
+        true => Ok(()),
+        false => session.stop(name).await,
     }
-}
-
-/// Describes completed changes, for errors.
-fn done(verb: Verb) -> &'static str {
-    if verb == Verb::Stop { "stopped" } else { "unloaded" }
 }
 
 fn action_and_goal(verb: Verb) -> (Action, Goal) {
@@ -102,16 +105,18 @@ pub(super) async fn destroy(
         confirm_patterns(args, &units).await?;
     }
     let session = &context.session;
-    let known = buffered(units.iter().map(|unit| session.unit(&unit.name))).await;
-    let known = CliError::all_or_none(known)?;
-    let (known, absent): (Vec<_>, Vec<_>) =
-        units.into_iter().zip(known).partition(|(_, known)| known.is_some());
-    let names: Vec<UnitName> = known.into_iter().map(|(unit, _)| unit.name).collect();
-    // Another client may have destroyed a unit already.
-    let sent = try_buffered(names.iter().map(|name| session.destroy(name))).await;
-    all_or_partial_failure(names.iter().map(UnitName::as_str).zip(sent), "destroyed")?;
-    for (unit, _) in absent {
-        report_absent(context, &unit.name).await?;
+    let ((names, absent), _) = write_prepared(session, "destroy", async || {
+        let known = buffered(units.iter().map(|unit| session.unit(&unit.name))).await;
+        let known = CliError::all_or_none(known)?;
+        let is_known = units.iter().zip(known).map(|(unit, known)| (&unit.name, known.is_some()));
+        let (names, absent): (Vec<_>, Vec<_>) = is_known.partition(|(_, is_known)| *is_known);
+        let names: Vec<UnitName> = names.into_iter().map(|(name, _)| name.clone()).collect();
+        let writes = names.iter().fold(UnitWrites::default(), UnitWrites::destroy);
+        Ok(((names, absent), writes))
+    })
+    .await?;
+    for (name, _) in absent {
+        report_absent(context, name).await?;
     }
     let target = |name| {
         let (action, goal) = (Action::Destroy, Goal::Gone);
@@ -160,13 +165,16 @@ pub(super) async fn restart(
 ) -> Result<(), CliError> {
     let session = &context.session;
     let units = select(session, units, DesiredFilter::Launched).await?;
-    CliError::all_or_none(buffered(units.iter().map(|unit| check(session, &unit.name))).await)?;
-    let restarts = units.iter().map(|unit| session.restart("restart", &unit.name));
-    let generations = try_buffered(restarts).await;
-    let names = units.iter().map(|unit| unit.name.as_str());
-    let generations = all_or_partial_failure(names.zip(generations), "restarted")?;
+    let ((), generations) = write_prepared(session, "restart", async || {
+        let checks = units.iter().map(|unit| check(session, &unit.name));
+        CliError::all_or_none(buffered(checks).await)?;
+        let names = units.iter().map(|unit| &unit.name);
+        Ok(((), names.fold(UnitWrites::default(), UnitWrites::restart)))
+    })
+    .await?;
     let mut targets = Vec::new();
-    for (unit, generation) in units.into_iter().zip(generations) {
+    for unit in units {
+        let generation = generations.get(&unit.name).map_or(0, |generation| generation.0);
         let (action, goal) = (Action::Restart, Goal::Active { generation });
         targets.push(WaitTarget { name: unit.name, action, goal, is_settled: false });
     }

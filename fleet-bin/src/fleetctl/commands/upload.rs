@@ -1,19 +1,19 @@
-//! Uploads of unit files, which precede all changes of desired states.
+//! Writes of unit files and desired states, all units together.
 
-use fleet_core::{Requirements, Strictness, TargetState};
+use std::collections::BTreeMap;
+
+use fleet_core::{Generation, TargetState};
+use fleet_http::client::{UnitUpload, UnitWrites};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
-use crate::fleetctl::concurrent::{try_buffered, with_completed};
 use crate::fleetctl::manager_check::CheckedUnit;
-use crate::fleetctl::resolve::{ContentAction, ContentSource, resolve_create_race, unstable_unit};
-use crate::fleetctl::session::Session;
+use crate::fleetctl::resolve::{ContentAction, ContentSource};
+use crate::fleetctl::session::{Session, WriteOutcome};
 use crate::ui::error::CliError;
 
-/// Maximum number of attempts to create a unit that already exists according to the create request,
-/// but not according to the lookup that follows. Either another client has just destroyed the unit,
-/// or the daemon's copy of the store lags behind.
-const MAX_TRIES: usize = 5;
+/// Maximum number of attempts when other clients change the units at the same time.
+pub(super) const MAX_ATTEMPTS: usize = 5;
 
 /// Changes to make to one unit.
 pub(super) struct UploadStep {
@@ -43,84 +43,53 @@ impl UploadStep {
         };
         CheckedUnit { name: self.name.clone(), path, file: self.file.clone() }
     }
-}
 
-/// A failed upload, with the units that were uploaded before it.
-pub(super) struct UploadFailure {
-    pub(super) error: CliError,
-    pub(super) uploaded: Vec<UnitName>,
-}
-
-impl From<UploadFailure> for CliError {
-    fn from(refusal: UploadFailure) -> Self {
-        refusal.error
+    /// Adds the write of the unit. It is made only if the cluster still has the file that this
+    /// program has seen.
+    pub(super) fn add_to(&self, writes: UnitWrites) -> UnitWrites {
+        let (name, known) = (&self.name, self.known.as_ref());
+        let Some(file) = &self.file else {
+            return match self.goal {
+                Some(goal) => writes.set_desired(name, goal),
+                None => writes,
+            };
+        };
+        let desired = self.goal.or_else(|| known.and_then(wire::UnitEntity::desired));
+        let writes = writes.put(name, &UnitUpload::new(file.clone()).with_desired(desired));
+        match known.map(|known| known.hash.parse()) {
+            None => writes.expect(name, None),
+            Some(Ok(hash)) => writes.expect(name, Some(hash)),
+            // A broken unit has no hash.
+            Some(Err(_)) => writes,
+        }
     }
 }
 
-/// Uploads all files. A new unit becomes inactive, and a replaced unit keeps its desired state.
+/// Writes all files and desired states.
+pub(super) fn writes(steps: &[UploadStep]) -> UnitWrites {
+    steps.iter().fold(UnitWrites::default(), |writes, step| step.add_to(writes))
+}
+
+/// Makes writes that are prepared from what the cluster has now, again if other clients change the
+/// units meanwhile. Returns the last preparation, and the generations of the written units. `verb`
+/// is for messages.
 ///
-/// After a failure, the uploads that succeeded are kept, and the error lists them.
-pub(super) async fn send_contents(
+/// # Errors
+///
+/// The preparation or the request failed, or other clients keep changing the units. Nothing was
+/// written then.
+pub(super) async fn write_prepared<T>(
     session: &Session,
-    steps: &[UploadStep],
-) -> Result<(), UploadFailure> {
-    let new = steps.iter().filter_map(|step| Some((step, step.file.as_ref()?)));
-    // The cluster detects dependency cycles among units only if they arrive one by one.
-    let (dependent, free): (Vec<_>, Vec<_>) =
-        new.partition(|(step, file)| depends_on_others(&step.name, file));
-    let sending = free.iter().map(|(step, file)| send(session, step, (*file).clone()));
-    let mut sent = try_buffered(sending).await;
-    for (step, file) in &dependent {
-        if sent.iter().any(Result::is_err) {
-            break;
-        }
-        sent.push(send(session, step, (*file).clone()).await);
-    }
-    combine_results(free.iter().chain(&dependent).map(|(step, _)| *step).zip(sent))
-}
-
-/// Returns the first failure, if any, together with the names of the units that were uploaded. The
-/// error lists new and replaced units separately, because new units are inactive. Replaced units
-/// have their new file, and restart with it if they are launched.
-fn combine_results<'a>(
-    sent: impl Iterator<Item = (&'a UploadStep, Result<(), CliError>)>,
-) -> Result<(), UploadFailure> {
-    let (uploaded, refused): (Vec<_>, Vec<_>) = sent.partition(|(_, result)| result.is_ok());
-    let Some(error) = refused.into_iter().find_map(|(_, result)| result.err()) else {
-        return Ok(());
-    };
-    let named = |is_known: bool| {
-        let those = uploaded.iter().filter(|(step, _)| step.known.is_some() == is_known);
-        those.map(|(step, _)| step.name.as_str()).collect::<Vec<_>>()
-    };
-    let error = with_completed(error, "submitted, and not started,", &named(false));
-    let error = with_completed(error, "replaced", &named(true));
-    Err(UploadFailure {
-        error,
-        uploaded: uploaded.iter().map(|(step, _)| step.name.clone()).collect(),
-    })
-}
-
-/// Whether the unit has `MachineOf=` or `Replaces=`.
-fn depends_on_others(name: &UnitName, file: &UnitFile) -> bool {
-    Requirements::parse(name, file, Strictness::Warn).is_ok_and(|parsed| {
-        let Requirements { machine_of, replaces, .. } = &parsed.requirements;
-        !machine_of.is_empty() || !replaces.is_empty()
-    })
-}
-
-async fn send(session: &Session, step: &UploadStep, file: UnitFile) -> Result<(), CliError> {
-    let name = &step.name;
-    if let Some(known) = &step.known {
-        return session.replace(name, file, known.desired()).await;
-    }
-    for _ in 0..MAX_TRIES {
-        if session.create(name, file.clone()).await? {
-            return Ok(());
-        }
-        if let Some(now) = session.unit(name).await? {
-            return resolve_create_race(name, file.hash(), &now);
+    verb: &str,
+    mut prepare: impl AsyncFnMut() -> Result<(T, UnitWrites), CliError>,
+) -> Result<(T, BTreeMap<UnitName, Generation>), CliError> {
+    let mut changed = None;
+    for _ in 0..MAX_ATTEMPTS {
+        let (prepared, writes) = prepare().await?;
+        match session.write(verb, &writes).await? {
+            WriteOutcome::Written(generations) => return Ok((prepared, generations)),
+            WriteOutcome::Changed(error) => changed = Some(error),
         }
     }
-    Err(unstable_unit(name))
+    Err(changed.unwrap_or_else(|| CliError::failed("nothing was written")))
 }

@@ -33,7 +33,9 @@ const MAX_LISTED: usize = 5;
 ///
 /// Validates the units in order, as if they were sent one by one, then destroys and restarts
 /// others. Writes all or nothing; more than about forty units may take several steps, each of which
-/// is made entirely or not at all. With `dryRun=1` nothing is changed, and the response is the plan.
+/// is made entirely or not at all.
+///
+/// With `dryRun=1` nothing is changed, and the response is the plan.
 #[utoipa::path(
     post,
     path = "/units",
@@ -113,7 +115,7 @@ fn check_unchanged(api: &SharedApi, request: &BulkRequest) -> Result<(), Failure
     if changes.is_empty() {
         return Ok(());
     }
-    let units = changes.units.iter().map(|unit| format!("unit {unit}"));
+    let units = changes.units.iter().map(ToString::to_string);
     let machines = changes.machines.iter().map(|machine| format!("machine {machine}"));
     let moved = changes.placements.difference(&changes.units);
     let placements = moved.map(|unit| format!("the placement of {unit}"));
@@ -191,7 +193,9 @@ fn check_hashes(request: &BulkRequest, known: &Snapshot) -> Result<(), Failure> 
         };
         return Err(Failure::new(
             StatusCode::PRECONDITION_FAILED,
-            format!("nothing was written: {name} {change} by another client: try again"),
+            format!(
+                "nothing was written: {name} {change} by another client: read it again and retry"
+            ),
         ));
     }
     Ok(())
