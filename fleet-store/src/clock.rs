@@ -1,9 +1,10 @@
 //! The only module of this crate that reads the time or sleeps.
 //!
 //! In-process stores use its clock to end leases, the mirror to pause between attempts, and the
-//! etcd client to limit its calls. The clock is tokio's, so tests can pause and advance it.
+//! etcd client to limit its calls. The clock is tokio's, so tests can pause and advance it. The
+//! date of a write only informs people.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fleet_core::Timestamp;
 use tokio::time::Instant;
@@ -36,6 +37,11 @@ impl Clock {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Returns the machine's date in milliseconds since 1970 (UTC). `None` if it is before 1970.
+pub(crate) fn wall_millis() -> Option<u64> {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_millis().try_into().ok()
 }
 
 /// Waits for `duration`.

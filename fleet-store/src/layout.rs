@@ -99,6 +99,8 @@ pub enum Key {
     Unit(UnitName),
     /// Bytes of a unit file.
     Content(ContentId),
+    /// Revisions of a unit: its earlier files.
+    Revisions(UnitName),
     /// Placement of a unit on a machine.
     Placement(MachineId, UnitName),
     /// Reason for a unit to have no machine.
@@ -164,6 +166,7 @@ impl Layout {
         match key {
             Key::Unit(unit) => format!("{prefix}units/{unit}"),
             Key::Content(id) => format!("{prefix}contents/{id}"),
+            Key::Revisions(unit) => format!("{prefix}revisions/{unit}"),
             Key::Placement(machine, unit) => format!("{prefix}placements/{machine}/{unit}"),
             Key::Reason(unit) => format!("{prefix}reasons/{unit}"),
             Key::State(machine, unit) => format!("{prefix}states/{machine}/{unit}"),
@@ -197,6 +200,7 @@ impl Layout {
         Some(match kind {
             "units" => Key::Unit(rest.parse().ok()?),
             "contents" => Key::Content(rest.parse().ok()?),
+            "revisions" => Key::Revisions(rest.parse().ok()?),
             "placements" => {
                 let (machine, unit) = below()?;
                 Key::Placement(machine.parse().ok()?, unit.parse().ok()?)
@@ -240,6 +244,7 @@ mod tests {
             Key::Content(ContentId::of(b"[Unit]\n")),
             Key::Placement(machine.clone(), unit.clone()),
             Key::Reason(unit.clone()),
+            Key::Revisions(unit.clone()),
             Key::State(machine.clone(), unit),
             Key::Machine(machine.clone()),
             Key::Metadata(machine.clone(), "a/b=\u{e9}".to_owned()),

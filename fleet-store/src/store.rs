@@ -172,6 +172,14 @@ impl Transaction {
         self.write(Write::Delete { key: key.into() })
     }
 
+    /// Adds all conditions and writes of another transaction.
+    #[must_use]
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.conditions.extend(other.conditions);
+        self.writes.extend(other.writes);
+        self
+    }
+
     /// Adds a write.
     #[must_use]
     pub fn write(mut self, write: Write) -> Self {

@@ -16,8 +16,8 @@ use clap_complete::Shell;
 use fleet_unitfile::check::SystemdVersion;
 
 use super::args::subcommands::{
-    ApplyArgs, DiffArgs, EventsArgs, JournalArgs, ListArgs, LogsArgs, MachineArgs, PlanArgs,
-    RebalanceArgs, ScaleArgs, SshArgs, StatusArgs, number,
+    ApplyArgs, DiffArgs, EventsArgs, HistoryArgs, JournalArgs, ListArgs, LogsArgs, MachineArgs,
+    PlanArgs, RebalanceArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, number,
 };
 use crate::ui::global_args::GlobalArgs;
 
@@ -94,8 +94,27 @@ pub(crate) enum Command {
         fleetctl apply web.service 'worker@{1..4}'")]
     Apply(ApplyArgs),
     /// Show how unit files differ from those of the cluster.
-    #[command(after_help = "Exit codes: 0 no difference, 5 some difference, 1 failure.")]
+    ///
+    /// UNIT@REVISION stands for an earlier file of a unit.
+    #[command(after_help = "Exit codes: 0 no difference, 5 some difference, 1 failure.\n\n\
+        Examples:\n  \
+        fleetctl diff units/\n  \
+        fleetctl diff web.service@3")]
     Diff(DiffArgs),
+    /// List the earlier files of a unit.
+    #[command(after_help = "Examples:\n  \
+        fleetctl history web\n  \
+        fleetctl diff web.service@3")]
+    History(HistoryArgs),
+    /// Return a unit to an earlier file.
+    ///
+    /// The unit keeps its desired state. fleetctl prints the changes before it makes them.
+    #[command(after_help = "Exit codes: 0 success; 5 with --dry-run: something would change; 1 \
+        failure.\n\n\
+        Examples:\n  \
+        fleetctl rollback web\n  \
+        fleetctl rollback --to 3 web")]
+    Rollback(RollbackArgs),
     /// Preview what the engine would do, now or after an apply.
     #[command(after_help = "Exit codes: 0 nothing would change, 5 something would, 1 failure.\n\n\
         Examples:\n  \

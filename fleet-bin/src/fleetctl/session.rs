@@ -107,6 +107,15 @@ impl Session {
         self.client.unit(name).await.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
+    /// Returns the revisions of a unit; `None` if the cluster does not know it.
+    pub(crate) async fn revisions(
+        &self,
+        name: &UnitName,
+    ) -> Result<Option<Vec<wire::UnitRevisionEntity>>, CliError> {
+        let revisions = self.client.revisions(name).await;
+        revisions.map_err(|error| cannot(format!("list the revisions of {name}"), error))
+    }
+
     /// Looks up a unit that must exist.
     ///
     /// # Errors
@@ -385,6 +394,16 @@ pub(crate) fn source(unit: &wire::UnitEntity) -> Result<Vec<u8>, CliError> {
             "" => format!("fleetd sent no file of {}", unit.name),
             problem => format!("the file of {} is not available: {problem}", unit.name),
         })),
+    }
+}
+
+/// Returns the bytes of a file that is sent as text or in base64. Returns `None` if there are none
+/// or they cannot be decoded.
+pub(crate) fn decoded_source(text: &Option<String>, base64: &Option<String>) -> Option<Vec<u8>> {
+    match (text, base64) {
+        (Some(text), _) => Some(text.clone().into_bytes()),
+        (None, Some(text)) => STANDARD.decode(text).ok(),
+        (None, None) => None,
     }
 }
 

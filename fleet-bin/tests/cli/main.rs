@@ -9,6 +9,7 @@ mod export_import;
 mod fake_engine;
 mod fleet_init;
 mod fleetctl;
+mod history;
 mod lists;
 mod machines;
 mod monitor;

@@ -71,7 +71,7 @@ impl UnitWrites {
 }
 
 impl Client {
-    /// Writes several units together, all or nothing. More than about forty units may take several
+    /// Writes several units together, all or nothing. More than about thirty units may take several
     /// steps, each of which is made entirely or not at all. Returns the generations of the written
     /// units.
     ///

@@ -22,8 +22,8 @@ use serde::Serialize;
 use crate::setters::setters;
 use crate::wire::{
     ImportRequest, MachineEntity, MachinePage, MachineStatus, MetadataOp, PutUnit, RestartResponse,
-    StatusDetails, UnitEntity, UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport,
-    VersionResponse,
+    StatusDetails, UnitEntity, UnitPage, UnitRevisionEntity, UnitRevisions, UnitStateEntity,
+    UnitStatePage, UnitStatusReport, VersionResponse,
 };
 use crate::{ClientTls, Token};
 use call::Caller;
@@ -179,6 +179,22 @@ impl Client {
     /// Returns [`ClientError`] if the request fails.
     pub async fn unit(&self, name: &UnitName) -> Result<Option<UnitEntity>, ClientError> {
         none_if_not_found(self.caller.get(&unit_path(name), &Query::new()).await)
+    }
+
+    /// Returns the revisions of a unit in the order of their numbers, the current one last. Returns
+    /// `None` if the unit does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn revisions(
+        &self,
+        name: &UnitName,
+    ) -> Result<Option<Vec<UnitRevisionEntity>>, ClientError> {
+        let path = format!("{}/revisions", unit_path(name));
+        let found: Option<UnitRevisions> =
+            none_if_not_found(self.caller.get(&path, &Query::new()).await)?;
+        Ok(found.map(|found| found.revisions))
     }
 
     /// Creates a unit, or replaces the content of an existing unit. The server stores the unit file

@@ -22,8 +22,8 @@ use super::auth::tokens::Rights;
 use super::auth::{ReadPermit, is_preview};
 use super::failure::{Failure, ServerError};
 use super::handlers::{
-    bulk, check, export, health, intents, machines, openapi, plan, put, rebalance, states, status,
-    units,
+    bulk, check, export, health, intents, machines, openapi, plan, put, rebalance, revisions,
+    states, status, units,
 };
 use super::net::limits::ConnectionOrigin;
 use super::stream::{events, journal};
@@ -114,6 +114,7 @@ fn units() -> OpenApiRouter<SharedApi> {
         .routes(routes!(units::list, bulk::write).map(all))
         .routes(routes!(put::put, units::get, units::delete).map(unit))
         .routes(routes!(plan::explain).map(only_get))
+        .routes(routes!(revisions::list).map(only_get))
         .routes(routes!(units::restart).map(only_post))
         .routes(routes!(units::stop).map(only_post))
         .routes(routes!(journal::journal).map(only_get))

@@ -11,6 +11,7 @@ mod convert;
 mod entity;
 mod plan;
 mod request;
+mod revision;
 
 use hyper::header::HeaderName;
 
@@ -26,6 +27,7 @@ pub use plan::{
     RebalanceOrder, RebalanceReport, RefusalCount, UnitMove, UnplacedUnit, WrittenUnit,
 };
 pub use request::{BulkRequest, ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
+pub use revision::{UnitRevisionEntity, UnitRevisions};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

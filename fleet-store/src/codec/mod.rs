@@ -12,6 +12,7 @@
 
 mod reason;
 mod record;
+mod revisions;
 
 use std::borrow::Cow;
 
@@ -68,7 +69,7 @@ pub enum CodecError {
 }
 
 impl CodecError {
-    fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub(crate) fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Damaged(error.into())
     }
 }
@@ -109,6 +110,7 @@ pub(crate) struct LeaderClaim {
     pub(crate) term: u64,
 }
 
+pub(crate) use self::revisions::{StoredRevision, decode_revisions, encode_revisions};
 pub(crate) use reason::{decode_reason, encode_reason};
 pub(crate) use record::{
     decode_claim, decode_content, decode_intent, decode_leader, decode_lineage, decode_placement,

@@ -63,7 +63,7 @@ impl UnitWrite {
 impl BulkWrite<'_> {
     /// Number of units that fit into one step in any case, unless their files are large. A step can
     /// have more units that keep their files, or that share one.
-    pub const MAX_ATOMIC: usize = Transaction::MAX_OPERATIONS / 3;
+    pub const MAX_ATOMIC: usize = Transaction::MAX_OPERATIONS / 4;
 }
 
 impl Registry {
@@ -136,17 +136,24 @@ impl Registry {
         let record = match (write, known) {
             (UnitWrite::Put(unit), _) if is_unreadable => {
                 let (entry, _) = self.get(&Key::Unit(name.clone())).await?;
-                return self.put_transaction(unit, Generation::ZERO, entry.as_ref());
+                return self.put_transaction(unit, Generation::ZERO, entry.as_ref()).await;
             }
             (UnitWrite::Put(unit), known) => {
                 let content = ContentId::of(unit.file.source());
-                let record = match known {
-                    Some(known) => UnitRecord { content, ..known.with_desired(unit.desired) },
+                let (desired, generation) = (unit.desired, Generation::ZERO);
+                let (record, revision) = match known {
+                    Some(known) => {
+                        let before = seen.unit(name.as_str()).map(|unit| unit.file.source());
+                        let before = (known.content, before);
+                        let revision = self.next_revision(name, before, content).await?;
+                        (UnitRecord { content, ..known.with_desired(desired) }, revision)
+                    }
                     None => {
-                        UnitRecord { content, desired: unit.desired, generation: Generation::ZERO }
+                        let revision = self.first_revision(name, content);
+                        (UnitRecord { content, desired, generation }, revision)
                     }
                 };
-                return Ok(self.content_transaction(same, unit.file.source(), key, &record));
+                return Ok(self.content_transaction(same, unit, key, &record).and(revision));
             }
             (UnitWrite::Destroy(_), None) if !is_unreadable => return Err(missing()),
             (UnitWrite::Destroy(_), _) => {

@@ -23,8 +23,8 @@ const MIRROR_TIMEOUT: Duration = Duration::from_secs(1);
 const UNIT_CONDITION: usize = 0;
 
 impl Registry {
-    /// Deletes a unit, its placement and its reason in one step. Its content stays until it is
-    /// [collected](Self::collect_contents).
+    /// Deletes a unit, its revisions, its placement and its reason in one step. Its content stays
+    /// until it is [collected](Self::collect_contents).
     ///
     /// Only the mirror knows the machine of the placement, so the step has the condition that the
     /// mirror's knowledge is up to date. If it is not, this waits up to a second for the mirror and
@@ -142,7 +142,9 @@ impl Registry {
         if exactly && seen.machines.is_empty() {
             transaction = transaction.when(self.placements_unchanged_since(seen.last_write));
         }
-        transaction.delete(self.key(&Key::Reason(name.clone())))
+        transaction
+            .delete(self.key(&Key::Reason(name.clone())))
+            .delete(self.key(&Key::Revisions(name.clone())))
     }
 
     /// Waits until the mirror has seen the last change of the unit and the last write of

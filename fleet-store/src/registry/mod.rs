@@ -14,6 +14,7 @@ mod error;
 mod group_commit;
 mod leadership;
 mod presence;
+mod revisions;
 mod units;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub use leadership::{
     AdoptedUnit, Leadership, PlacementWrites, RebalanceUpdate, RemovePlacement, SetPlacement,
 };
 pub use presence::{MachineRecord, Presence};
+pub use revisions::UnitRevision;
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Change of a machine's metadata.

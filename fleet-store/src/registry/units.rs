@@ -126,7 +126,7 @@ impl Registry {
                 }
                 _ => {}
             }
-            let transaction = self.put_transaction(&unit, generation, entry.as_ref())?;
+            let transaction = self.put_transaction(&unit, generation, entry.as_ref()).await?;
             if let Commit::Applied(revision) = self.commit_grouped(transaction).await? {
                 return Ok(revision);
             }
@@ -140,7 +140,8 @@ impl Registry {
         unit: NewUnit,
         generation: Generation,
     ) -> Result<Revision, RegistryError> {
-        match self.commit_grouped(self.put_transaction(&unit, generation, None)?).await? {
+        let transaction = self.put_transaction(&unit, generation, None).await?;
+        match self.commit_grouped(transaction).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { found: Some(Entry { modified, .. }), .. } => {
                 Err(RegistryError::AlreadyExists { name: unit.name, modified })
@@ -306,7 +307,7 @@ impl Registry {
 
     /// Returns the transaction that stores a unit in place of the entry found under its name. A new
     /// unit gets the generation `first`.
-    pub(super) fn put_transaction(
+    pub(super) async fn put_transaction(
         &self,
         unit: &NewUnit,
         first: Generation,
@@ -314,30 +315,41 @@ impl Registry {
     ) -> Result<Transaction, RegistryError> {
         let content = ContentId::of(unit.file.source());
         let key = self.key(&Key::Unit(unit.name.clone()));
-        let generation = match found.map(|entry| decode_unit(&entry.value)) {
-            Some(Ok(record)) => record.with_desired(unit.desired).generation,
+        let (generation, before) = match found.map(|entry| decode_unit(&entry.value)) {
+            Some(Ok(record)) => {
+                (record.with_desired(unit.desired).generation, Some(record.content))
+            }
             Some(Err(source @ CodecError::Newer { .. })) => {
                 return Err(RegistryError::Value { key, source });
             }
             // A damaged record has no generation to keep. Replacing it repairs the unit.
-            Some(Err(_)) | None => first,
+            Some(Err(_)) | None => (first, None),
         };
         let record = UnitRecord { content, desired: unit.desired, generation };
-        Ok(self.content_transaction(unchanged(&key, found), unit.file.source(), key, &record))
+        let put = self.content_transaction(unchanged(&key, found), unit, key, &record);
+        let revision = match before {
+            None => self.first_revision(&unit.name, content),
+            Some(before) if before == content => return Ok(put),
+            Some(before) => {
+                let source = self.stored_file(before).await.ok();
+                self.next_revision(&unit.name, (before, source.as_deref()), content).await?
+            }
+        };
+        Ok(put.and(revision))
     }
 
-    /// Returns the transaction that stores a record and its content.
+    /// Returns the transaction that stores the record of a unit and its content.
     pub(super) fn content_transaction(
         &self,
         same: Condition,
-        source: &[u8],
+        unit: &NewUnit,
         key: String,
         record: &UnitRecord,
     ) -> Transaction {
         // Write the content even if it exists, so that it is not collected as unused.
         Transaction::new()
             .when(same)
-            .put(self.key(&Key::Content(record.content)), encode_content(source))
+            .put(self.key(&Key::Content(record.content)), encode_content(unit.file.source()))
             .put(key, encode_unit(record))
     }
 }

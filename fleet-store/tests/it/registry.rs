@@ -242,6 +242,32 @@ async fn destroyed_unit_leaves_only_its_content() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replaced_files_are_kept_as_revisions() {
+    let registry = registry();
+    let web = name("web.service");
+    assert!(matches!(registry.revisions(&web).await, Err(RegistryError::NotFound { .. })));
+    let text = |number: u32| format!("[Service]\nExecStart=/bin/{number}\n");
+    for number in [1, 2, 2, 3] {
+        let unit = unit("web.service", &text(number), TargetState::Inactive);
+        registry.put_unit(unit, ExpectUnit::Any).await.unwrap();
+        registry.set_desired(&web, TargetState::Launched).await.unwrap();
+    }
+    let revisions = registry.revisions(&web).await.unwrap();
+    let found: Vec<_> = revisions.iter().map(|it| (it.number, it.source.clone())).collect();
+    assert_eq!(found, [1, 2, 3].map(|number| (number.into(), text(number).into_bytes())));
+    assert!(revisions.iter().all(|it| it.written_at.is_some()));
+    // A daemon that keeps no revisions replaces the file.
+    let key = registry.layout().key(&Key::Revisions(web.clone()));
+    registry.store().commit(Transaction::new().delete(key)).await.unwrap();
+    let [current] = &registry.revisions(&web).await.unwrap()[..] else { panic!("there is one") };
+    assert_eq!((current.number, current.written_at), (1, None));
+    let unit = unit("web.service", &text(4), TargetState::Launched);
+    registry.put_unit(unit, ExpectUnit::Present).await.unwrap();
+    let numbers = registry.revisions(&web).await.unwrap();
+    assert_eq!(numbers.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn damaged_record_can_be_replaced_and_destroyed() {
     let registry = registry();
     let key = registry.layout().key(&Key::Unit(name("a.service")));

@@ -48,6 +48,13 @@ impl From<DesiredStateArg> for TargetState {
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,
+    #[command(flatten)]
+    pub(crate) options: ChangeOptions,
+}
+
+/// Options of commands that print their changes before they make them.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeOptions {
     /// Print the changes, but make none.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -66,6 +73,25 @@ pub(crate) struct ApplyArgs {
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Unit; ".service" may be omitted.
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// Unit; ".service" may be omitted.
+    #[arg(value_name = "UNIT")]
+    pub(crate) unit: String,
+    /// Number or hash of the revision [default: the one before the current one]
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: ChangeOptions,
 }
 
 #[derive(Debug, Args)]

@@ -9,14 +9,16 @@ use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
+use super::history::named_revision;
 use super::start::needs_restart;
 use super::upload::{UploadStep, writes};
 use crate::fleetctl::Context;
-use crate::fleetctl::args::subcommands::{ApplyArgs, ManifestArgs, PlanArgs};
+use crate::fleetctl::args::subcommands::{ApplyArgs, ChangeOptions, ManifestArgs, PlanArgs};
 use crate::fleetctl::args::{VerificationArgs, WaitUntil};
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
+use crate::fleetctl::local::LocalFile;
 use crate::fleetctl::manager_check::{CheckedUnit, check_managers};
 use crate::fleetctl::manifest_diff::{UnitChange, UnitDiff, compare, read};
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
@@ -33,6 +35,15 @@ use crate::ui::output::Record;
 /// Runs `apply`.
 pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, CliError> {
     let diffs = gather(context, &args.manifest).await?;
+    carry_out(context, diffs, args.options).await
+}
+
+/// Prints the changes, and makes them unless this is a dry run.
+pub(super) async fn carry_out(
+    context: &mut Context,
+    diffs: Vec<UnitDiff>,
+    args: ChangeOptions,
+) -> Result<Exit, CliError> {
     let is_unchanged = |unit: &&UnitDiff| unit.change() == UnitChange::None;
     let (unchanged, changed): (Vec<_>, Vec<_>) = diffs.iter().partition(is_unchanged);
     ask_managers(context, &changed, args.verification).await?;
@@ -105,7 +116,26 @@ fn missed_goal(unit: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliE
 
 /// Runs `diff`.
 pub(super) async fn diff(context: &mut Context, args: &ManifestArgs) -> Result<Exit, CliError> {
-    let diffs = gather(context, args).await?;
+    let (mut diffs, mut paths) = (Vec::new(), Vec::new());
+    for path in &args.paths {
+        match named_revision(&context.session, path).await? {
+            Some((name, file)) => {
+                let known = context.session.unit(&name).await?;
+                let desired = known.as_ref().and_then(wire::UnitEntity::desired);
+                let file = LocalFile { path: path.into(), file };
+                diffs.push(UnitDiff {
+                    name,
+                    file,
+                    desired: desired.unwrap_or(TargetState::Inactive),
+                    known,
+                });
+            }
+            None => paths.push(path.clone()),
+        }
+    }
+    if !paths.is_empty() {
+        diffs.extend(gather(context, &ManifestArgs { paths, state: args.state }).await?);
+    }
     let changed = diffs.iter().filter(|unit| unit.change() != UnitChange::None);
     let text = changed.clone().map(|unit| format!("# {}{}", unit.summary(), unit.diff()));
     let text = text.collect::<String>();

@@ -6,6 +6,7 @@ mod doctor;
 mod events;
 mod explain;
 mod export;
+mod history;
 mod import;
 mod list_machines;
 mod list_unit_files;
@@ -61,6 +62,8 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Restart(args) => stop::restart(context, &args.units, args.wait.into()).await?,
         Command::Apply(args) => return apply::run(context, args).await,
         Command::Diff(args) => return apply::diff(context, &args.manifest).await,
+        Command::History(args) => history::run(context, &args).await?,
+        Command::Rollback(args) => return history::rollback(context, args).await,
         Command::Plan(args) => return apply::plan(context, &args).await,
         Command::Explain(args) => explain::run(context, &args).await?,
         Command::Logs(args) => logs::run(context, &args).await?,

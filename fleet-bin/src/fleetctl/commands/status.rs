@@ -344,7 +344,7 @@ impl OnMachine {
 }
 
 /// Formats a time in milliseconds since 1970; empty for `None`, and for a time that has no date.
-fn date(millis: Option<u64>) -> String {
+pub(super) fn date(millis: Option<u64>) -> String {
     /// The year 10000.
     const END: u64 = 253_402_300_800_000;
     let millis = millis.filter(|millis| *millis < END);

@@ -32,7 +32,7 @@ const MAX_LISTED: usize = 5;
 /// Write several units together.
 ///
 /// Validates the units in order, as if they were sent one by one, then destroys and restarts
-/// others. Writes all or nothing; more than about forty units may take several steps, each of which
+/// others. Writes all or nothing. More than thirty units can take several steps, each of which
 /// is made entirely or not at all.
 ///
 /// With `dryRun=1` nothing is changed, and the response is the plan.

@@ -12,6 +12,7 @@ pub(super) mod openapi;
 pub(super) mod plan;
 pub(super) mod put;
 pub(super) mod rebalance;
+pub(super) mod revisions;
 pub(super) mod states;
 pub(super) mod status;
 pub(super) mod units;

@@ -53,7 +53,7 @@ impl View {
                 self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Machine(claim.machine));
             }
             Key::PlacementVersion => self.placements.note_last_write(Some(modified)),
-            Key::Term => {}
+            Key::Term | Key::Revisions(_) => {}
         }
     }
 
@@ -95,7 +95,7 @@ impl View {
             }
             Key::Leader => self.leader = Leader::None,
             Key::PlacementVersion => self.placements.note_last_write(None),
-            Key::Term | Key::Lineage => {}
+            Key::Term | Key::Lineage | Key::Revisions(_) => {}
         }
     }
 
