@@ -48,14 +48,17 @@ fn warnings_for(unit: &CheckedUnit, files: &BTreeMap<UnitName, UnitFile>) -> Vec
     let is_apart = |need: &Need| {
         files.get(&need.unit).is_some_and(|other| can_be_apart(unit, file, &need.unit, other))
     };
-    let finding = |Need { unit: other, verb, line }| Finding {
-        file: unit.path.clone(),
-        line,
-        column: 1,
-        severity: Severity::Warning,
-        code: None,
-        message: format!("{verb} {other}, which can be placed on another machine"),
-        help: format!("add MachineOf={other} to its [X-Fleet] section"),
+    let finding = |Need { unit: other, verb, line }| {
+        let (file, line) = unit.path.locate(line);
+        Finding {
+            file,
+            line,
+            column: 1,
+            severity: Severity::Warning,
+            code: None,
+            message: format!("{verb} {other}, which can be placed on another machine"),
+            help: format!("add MachineOf={other} to its [X-Fleet] section"),
+        }
     };
     needs(&unit.name, file).into_iter().filter(is_apart).map(finding).collect()
 }
@@ -131,7 +134,7 @@ mod tests {
     fn render(units: &[(&str, &str)]) -> String {
         let unit = |(name, text): &(&str, &str)| CheckedUnit {
             name: name.parse().unwrap(),
-            path: name.into(),
+            path: (*name).into(),
             file: Some(UnitFile::parse(text).unwrap()),
         };
         let units: Vec<CheckedUnit> = units.iter().map(unit).collect();

@@ -1,18 +1,16 @@
 //! Local unit files of the units on the command line.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{NameErrorKind, Severity, UnitFile, UnitName};
 
 use super::progress::Progress;
+use crate::ui::drop_ins::{drop_in_folder, has_drop_ins_in, own_drop_ins};
 use crate::ui::error::CliError;
-use crate::ui::findings::{Finding, check};
+use crate::ui::findings::{Finding, check_text, unused_drop_ins};
 use crate::ui::names::UnitArg;
-
-/// Largest accepted unit file, in bytes: the limit of the API.
-const MAX_BYTES: u64 = 8 << 20;
+use crate::ui::unit_text::{SourcePath, UnitText, read};
 
 /// A unit on the command line with its local file, if any.
 #[derive(Debug, Clone)]
@@ -25,12 +23,12 @@ pub(crate) struct LocalUnit {
     pub(crate) file: Option<LocalFile>,
 }
 
-/// A local unit file without errors.
+/// A local unit file with its drop-ins, without errors.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalFile {
-    /// Path of the file.
-    pub(crate) path: PathBuf,
-    /// Parsed content.
+    /// Path of the file, with the origin of each line.
+    pub(crate) path: SourcePath,
+    /// Parsed content, with the drop-ins.
     pub(crate) file: UnitFile,
 }
 
@@ -79,30 +77,53 @@ impl LocalUnits {
     }
 }
 
-/// Reads and checks the files of all units. If an instance (`web@1.service`) has no file of its
-/// own, reads the file of its template (`web@.service`) in the same folder.
+/// Reads and checks the files of all units with their drop-ins. If an instance (`web@1.service`)
+/// has no file of its own, reads the file of its template (`web@.service`) in the same folder.
 ///
-/// A unit without any file is returned with `file: None`.
+/// A unit without any file is returned with `file: None`. Drop-ins among the arguments are skipped
+/// if their unit is one too.
 ///
 /// # Errors
 ///
-/// A file exists but cannot be read.
+/// A file exists but cannot be read, or a drop-in is given without its unit.
 pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<LocalUnits, CliError> {
     let mut local = LocalUnits::default();
-    for UnitArg { name, path } in args {
-        let Some((found, source)) = find(&name, &path)? else {
-            refuse_other_quadlet(&path)?;
-            local.units.push(LocalUnit { name, path, file: None });
+    for UnitArg { name, path } in &args {
+        let Some((found, source)) = find(name, path)? else {
+            if are_drop_ins_of(&args, path)? {
+                continue;
+            }
+            refuse_other_quadlet(path)?;
+            let unused = own_drop_ins(name, path)?.into_iter();
+            local.add_findings(unused.map(|it| unused_drop_ins(&it, Severity::Warning)).collect());
+            local.units.push(LocalUnit { name: name.clone(), path: path.clone(), file: None });
             continue;
         };
-        let (file, findings) = check(&found, &name, &source);
+        let text = UnitText::read(name, &found, &source)?;
+        let (file, findings) = check_text(name, &text);
         local.add_findings(findings);
         if let Some(file) = file {
-            let file = Some(LocalFile { path: found, file });
-            local.units.push(LocalUnit { name, path, file });
+            let file = Some(LocalFile { path: text.path().clone(), file });
+            local.units.push(LocalUnit { name: name.clone(), path: path.clone(), file });
         }
     }
     Ok(local)
+}
+
+/// Whether an argument is a drop-in or a folder of drop-ins, and the unit is among the arguments.
+///
+/// # Errors
+///
+/// The argument is a drop-in or a folder of drop-ins, but its unit is not given.
+fn are_drop_ins_of(args: &[UnitArg], path: &Path) -> Result<bool, CliError> {
+    // As an argument, the name counts as that of a service.
+    let path = path.with_extension("");
+    let Some(folder) = drop_in_folder(&path).filter(|_| path.exists()) else { return Ok(false) };
+    if args.iter().any(|unit| has_drop_ins_in(&unit.name, &unit.path, &folder)) {
+        return Ok(true);
+    }
+    Err(CliError::failed(format!("cannot send the drop-ins in {} alone", path.display()))
+        .help("give the path of the unit file: the drop-ins beside it are sent with it"))
 }
 
 /// Refuses an existing file of podman's Quadlet that is no unit, such as `front.network`. As an
@@ -126,7 +147,12 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     })
 }
 
-fn find(name: &UnitName, path: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, CliError> {
+/// Reads the file of a unit, or else the file of its template in the same folder.
+///
+/// # Errors
+///
+/// The file exists but cannot be read.
+pub(crate) fn find(name: &UnitName, path: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, CliError> {
     if let Some(source) = read(path)? {
         return Ok(Some((path.to_owned(), source)));
     }
@@ -135,24 +161,6 @@ fn find(name: &UnitName, path: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, CliE
     };
     let path = path.with_file_name(template.as_str());
     Ok(read(&path)?.map(|source| (path, source)))
-}
-
-fn read(path: &Path) -> Result<Option<Vec<u8>>, CliError> {
-    let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(cannot(error)),
-    };
-    let mut source = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut source).map_err(cannot)?;
-    if source.len() as u64 > MAX_BYTES {
-        return Err(CliError::failed(format!(
-            "{} is longer than 8 MiB, the limit of a unit file",
-            path.display()
-        )));
-    }
-    Ok(Some(source))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Asks the service managers of the cluster's machines about unit files before they are sent.
 
-use std::path::PathBuf;
-
 use fleet_http::client::UnitUpload;
 use fleet_http::wire;
 use fleet_unitfile::{Severity, UnitFile, UnitName};
@@ -10,6 +8,7 @@ use super::Context;
 use super::colocation::cluster_warnings;
 use crate::ui::error::CliError;
 use crate::ui::findings::{Finding, LOST};
+use crate::ui::unit_text::SourcePath;
 
 /// Size of the unit files in one request, unless a single file is larger.
 const MAX_BATCH_BYTES: usize = 1 << 20;
@@ -18,8 +17,8 @@ const MAX_BATCH_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub(crate) struct CheckedUnit {
     pub(crate) name: UnitName,
-    /// Path for messages.
-    pub(crate) path: PathBuf,
+    /// Path for messages, with the origin of each line.
+    pub(crate) path: SourcePath,
     /// File to send; `None` for the file that the cluster has.
     pub(crate) file: Option<UnitFile>,
 }
@@ -108,15 +107,8 @@ fn findings(unit: &CheckedUnit, check: &wire::UnitCheck) -> Vec<Finding> {
             (_, true) => (Severity::Warning, it.message.clone(), LOST),
             (_, false) => (Severity::Warning, format!("on {part}: {}", it.message), LOST),
         };
-        Finding {
-            file: unit.path.clone(),
-            line: it.line.max(1),
-            column: 1,
-            severity,
-            code: None,
-            message,
-            help: help.to_owned(),
-        }
+        let ((file, line), help) = (unit.path.locate(it.line.max(1)), help.to_owned());
+        Finding { file, line, column: 1, severity, code: None, message, help }
     };
     check.findings.iter().map(finding).collect()
 }
@@ -124,6 +116,7 @@ fn findings(unit: &CheckedUnit, check: &wire::UnitCheck) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::unit_text::UnitText;
 
     fn unit(name: &str, size: usize) -> CheckedUnit {
         let text = format!("[Service]\n{}", "#\n".repeat(size / 2));
@@ -171,6 +164,21 @@ mod tests {
         help: "fleetctl verify --manager native" checks each option
         "#);
         assert!(!check(0, &[]).is_refused_everywhere(), "there is no machine to ask");
+    }
+
+    #[test]
+    fn finding_in_a_drop_in_has_its_path_and_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir(at("web.service.d")).unwrap();
+        std::fs::write(at("web.service.d/a.conf"), "[Service]\nNice=1\n").unwrap();
+        let name: UnitName = "web.service".parse().unwrap();
+        let text = UnitText::read(&name, &at("web.service"), b"[Service]\nNice=0\n").unwrap();
+        let unit = CheckedUnit { name, path: text.path().clone(), file: None };
+        let mut all = check(1, &[("warning", 1, "A="), ("warning", 1, "B=")]);
+        (all.findings[0].line, all.findings[1].line) = (0, 7);
+        let places = findings(&unit, &all).into_iter().map(|it| (it.file, it.line));
+        assert!(places.eq([(at("web.service"), 1), (at("web.service.d/a.conf"), 2)]));
     }
 
     #[test]

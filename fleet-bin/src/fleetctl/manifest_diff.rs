@@ -12,7 +12,9 @@ use super::args::ranges::expand_all;
 use super::concurrent::buffered;
 use super::local::{LocalFile, LocalUnits, read_units};
 use super::session::{Session, source};
+use crate::ui::drop_ins::drop_in_folder;
 use crate::ui::error::CliError;
+use crate::ui::findings::orphaned_drop_ins;
 use crate::ui::names::unit_args;
 
 /// A unit of a file, with the cluster's unit of this name.
@@ -49,14 +51,19 @@ impl UnitChange {
 }
 
 /// Reads the unit files at all paths. The path of a directory selects all unit files in it.
+/// Drop-ins in the directory without a unit file are an error in the result.
 ///
 /// # Errors
 ///
 /// A file does not exist or cannot be read, or a directory has no unit files.
 pub(crate) fn read(paths: &[String]) -> Result<LocalUnits, CliError> {
-    let files = expand_all(paths)?.into_iter().map(files_at).collect();
+    let paths = expand_all(paths)?;
+    let orphans = paths.iter().map(|path| orphaned_drop_ins(Path::new(path))).collect();
+    let orphans = CliError::all_or_none(orphans)?;
+    let files = paths.into_iter().map(files_at).collect();
     let files: Vec<String> = CliError::all_or_none(files)?.into_iter().flatten().collect();
-    let local = read_units(unit_args(&files)?)?;
+    let mut local = read_units(unit_args(&files)?)?;
+    local.findings.extend(orphans.into_iter().flatten());
     let missing = local.units.iter().filter(|unit| unit.file.is_none());
     let missing = missing.map(|unit| {
         let error = CliError::failed(format!("there is no file {}", unit.path.display()));
@@ -70,6 +77,9 @@ pub(crate) fn read(paths: &[String]) -> Result<LocalUnits, CliError> {
 }
 
 fn files_at(path: String) -> Result<Vec<String>, CliError> {
+    if drop_in_folder(Path::new(&path)).is_some() {
+        return Ok(vec![path]); // Accepted beside its unit
+    }
     if !Path::new(&path).is_dir() {
         return match path.ends_with('/') {
             true => Err(CliError::failed(format!("there is no folder {path}"))
@@ -163,7 +173,7 @@ impl UnitDiff {
             None => "/dev/null".to_owned(),
         };
         let diff = TextDiff::from_lines(&before, &after);
-        diff.unified_diff().header(&theirs, &self.file.path.to_string_lossy()).to_string()
+        diff.unified_diff().header(&theirs, &self.file.path.main().to_string_lossy()).to_string()
     }
 
     /// Describes the change in a line; empty if there is none.

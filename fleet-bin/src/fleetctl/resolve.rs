@@ -81,7 +81,7 @@ pub(crate) fn unused_file_warning(
         return None;
     }
     let (name, theirs, ours) = (&known.name, short_hash(&known.hash), file.file.hash().short());
-    let here = file.path.display();
+    let here = file.path.main().display();
     Some(format!(
         "warning: {here} (hash {ours}) is not used: it differs from {name} in the cluster \
          (hash {theirs})\n\
@@ -135,12 +135,12 @@ fn replacement(
     let message = format!("cannot {verb} a different {name} while its desired state is {desired}");
     Err(CliError::failed(message).help(format!(
         "\"fleetctl {command} --replace {}\" replaces the file and keeps that desired state",
-        file.path.display()
+        file.path.main().display()
     )))
 }
 
 fn broken(known: &wire::UnitEntity, file: &LocalFile) -> CliError {
-    let here = file.path.display();
+    let here = file.path.main().display();
     CliError::failed(format!("{} in the cluster is broken: {}", known.name, known.problem))
         .help(format!("add --replace to use {here}"))
 }
@@ -177,8 +177,10 @@ mod tests {
 
     fn unit(name: &str, text: Option<&str>) -> LocalUnit {
         let path = PathBuf::from(name);
-        let file =
-            text.map(|text| LocalFile { path: path.clone(), file: UnitFile::parse(text).unwrap() });
+        let file = text.map(|text| LocalFile {
+            path: path.clone().into(),
+            file: UnitFile::parse(text).unwrap(),
+        });
         LocalUnit { name: name.parse().unwrap(), path, file }
     }
 
@@ -195,7 +197,7 @@ mod tests {
         match result {
             Ok(ContentAction::Keep) => "keep".into(),
             Ok(ContentAction::Create(ContentSource::Local(file))) => {
-                format!("create of {}", file.path.display())
+                format!("create of {}", file.path.main().display())
             }
             Ok(ContentAction::Create(ContentSource::Template)) => "create of its template".into(),
             Ok(ContentAction::Replace(_)) => "replace".into(),

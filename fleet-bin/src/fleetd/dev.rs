@@ -16,6 +16,7 @@ use super::offline::StorePolicy;
 use super::run::{ShutdownSignals, config_error};
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{Context as _, DevArgs, StartError, directories, identity, machine, run, say, summary};
+use crate::ui::unit_text::UnitText;
 use crate::ui::{findings, global_args};
 
 /// Lease duration of machines and of the engine in a development cluster. A machine or engine that
@@ -167,13 +168,18 @@ fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, S
     requested.iter().map(parse).collect()
 }
 
-/// Reads and checks the unit files at these paths. The path of a directory selects all unit files
-/// in it.
+/// Reads and checks the unit files at these paths, with their drop-ins. The path of a directory
+/// selects all unit files in it.
 ///
 /// The desired state of a template is inactive, and that of any other unit is launched.
 fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {
     let mut units = Vec::new();
     for path in paths {
+        let orphans = findings::orphaned_drop_ins(path)
+            .map_err(|error| StartError::because("cannot look for drop-ins", error))?;
+        if let Some(orphan) = orphans.first() {
+            return Err(StartError::usage(format!("nothing was started: {orphan}")));
+        }
         for file in unit_files(path)? {
             units.push(read_unit(&file)?);
         }
@@ -222,7 +228,9 @@ fn unit_name(path: &Path) -> Result<UnitName, StartError> {
 fn read_unit(path: &Path) -> Result<NewUnit, StartError> {
     let name = unit_name(path)?;
     let source = std::fs::read(path).context(|| format!("cannot read {}", path.display()))?;
-    let (file, findings) = findings::check(path, &name, &source);
+    let text = UnitText::read(&name, path, &source)
+        .map_err(|error| StartError::because("cannot read drop-ins", error))?;
+    let (file, findings) = findings::check_text(&name, &text);
     let Some(file) = file else {
         let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
         return Err(StartError::usage(format!(

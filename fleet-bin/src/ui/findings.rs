@@ -5,10 +5,15 @@ use std::path::{Path, PathBuf};
 
 use fleet_agent::native::linux::machine_specifiers;
 use fleet_core::graph::systemd::{CompileOptions, OptionPosition, RemarkKind, compile};
+use fleet_core::requirements::RequirementErrorKind;
 use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::check::{FindingCode, SystemdVersion};
 use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName, UnitTree};
 use serde::Serialize;
+
+use super::drop_ins::{drop_in_folder, orphaned_folders};
+use super::error::CliError;
+use super::unit_text::UnitText;
 
 /// Directory of the files that are checked as parts of a unit.
 const UNIT_DIRECTORY: &str = "/etc/systemd/system";
@@ -41,56 +46,75 @@ pub(crate) struct Finding {
     pub(crate) help: String,
 }
 
-/// Checks a unit file with the rules of the cluster, but not with those of systemd.
-///
-/// Returns all findings in the order of their lines, and the parsed file. The file is `None` if any
-/// finding is an error.
+/// Checks a unit file without drop-ins, like [`check_text`].
 pub(crate) fn check(
     path: &Path,
     name: &UnitName,
     source: &[u8],
 ) -> (Option<UnitFile>, Vec<Finding>) {
-    let (file, diagnostics) = UnitFile::parse_collecting(source);
-    let mut findings: Vec<Finding> =
-        diagnostics.iter().map(|diagnostic| from_diagnostic(path, diagnostic)).collect();
-    findings.extend(requirement_findings(path, name, &file));
-    findings.sort_by_key(|finding| (finding.line, finding.column));
-    let is_sound = findings.iter().all(|finding| finding.severity < Severity::Error);
-    (is_sound.then_some(file), findings)
+    check_text(name, &UnitText::single(path, source))
 }
 
-/// Checks a unit file with the rules of the cluster and those of systemd.
+/// Checks a unit file and its drop-ins with the rules of the cluster, but not with those of
+/// systemd.
+///
+/// Returns all findings in the order of the files and their lines, and the parsed text. The text is
+/// `None` if any finding is an error.
+pub(crate) fn check_text(name: &UnitName, text: &UnitText) -> (Option<UnitFile>, Vec<Finding>) {
+    let diagnostics = text.diagnostics().iter();
+    let mut findings: Vec<Finding> =
+        diagnostics.map(|(path, diagnostic)| from_diagnostic(path, diagnostic)).collect();
+    findings.extend(located(text, requirement_findings(name, text)));
+    sort(text, &mut findings);
+    let is_sound = findings.iter().all(|finding| finding.severity < Severity::Error);
+    (is_sound.then(|| text.file().clone()), findings)
+}
+
+/// Converts lines of a unit's text to lines of its files.
+fn located(text: &UnitText, findings: Vec<Finding>) -> impl Iterator<Item = Finding> {
+    findings.into_iter().map(|finding| {
+        let (file, line) = text.path().locate(finding.line);
+        Finding { file, line, ..finding }
+    })
+}
+
+fn sort(text: &UnitText, findings: &mut [Finding]) {
+    findings.sort_by_key(|it| (text.path().index_of(&it.file), it.line, it.column));
+}
+
+/// Checks a unit file and its drop-ins with the rules of the cluster and those of systemd.
 ///
 /// A file that breaks only rules of systemd can still be submitted, because each machine's service
 /// manager checks these rules itself. Without a version, text that any version of systemd knows is
 /// accepted.
 pub(crate) fn verify(
-    path: &Path,
     name: &UnitName,
-    source: &[u8],
+    text: &UnitText,
     version: Option<SystemdVersion>,
 ) -> Vec<Finding> {
-    let (_, mut findings) = check(path, name, source);
-    let (file, _) = UnitFile::parse_collecting(source);
-    let systemd_findings = file.check_for(name, version);
-    let is_mask = path.canonicalize().is_ok_and(|target| target == Path::new("/dev/null"));
+    let (_, mut findings) = check_text(name, text);
+    let systemd_findings = text.check_for(name, version);
+    let target = text.path().main().canonicalize();
+    let is_mask = target.is_ok_and(|target| target == Path::new("/dev/null"));
     // The advice for an empty file is to link it to /dev/null.
     let systemd_findings =
-        systemd_findings.iter().filter(|it| !is_mask || it.code() != FindingCode::Masked);
-    findings.extend(systemd_findings.map(|it| from_unitfile(path, it)));
-    findings.sort_by_key(|finding| (finding.line, finding.column));
+        systemd_findings.iter().filter(|(_, it)| !is_mask || it.code() != FindingCode::Masked);
+    findings.extend(systemd_findings.map(|(path, it)| from_unitfile(path, it)));
+    sort(text, &mut findings);
     findings
 }
 
-/// Checks a unit file with the rules of the cluster and those of fleet's own service manager, with
-/// its default settings for root. A template is checked as one of its instances.
-pub(crate) fn verify_native(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
-    let (_, mut findings) = check(path, name, source);
-    let (file, _) = UnitFile::parse_collecting(source);
+/// Checks a unit file and its drop-ins with the rules of the cluster and those of fleet's own
+/// service manager, with its default settings for root. A template is checked as one of its
+/// instances.
+pub(crate) fn verify_native(name: &UnitName, text: &UnitText) -> Vec<Finding> {
+    let (_, mut findings) = check_text(name, text);
+    let path = text.path().main();
     let options = CompileOptions { specifiers: machine_specifiers(), ..CompileOptions::default() };
     let instance = name.is_template().then(|| name.instantiate("instance").ok()).flatten();
-    match compile(instance.as_ref().unwrap_or(name), &file, &options) {
-        Ok(compiled) => findings.extend(compiled.remarks.iter().map(|remark| {
+    let mut of_manager: Vec<Finding> = Vec::new();
+    match compile(instance.as_ref().unwrap_or(name), text.file(), &options) {
+        Ok(compiled) => of_manager.extend(compiled.remarks.iter().map(|remark| {
             let help = LOST.to_owned();
             let severity = match remark.kind {
                 RemarkKind::Difference => Severity::Hint,
@@ -100,7 +124,7 @@ pub(crate) fn verify_native(path: &Path, name: &UnitName, source: &[u8]) -> Vec<
             };
             native_finding(path, Some(&remark.position), severity, &remark.text, help)
         })),
-        Err(refusals) => findings.extend(refusals.all.iter().map(|refusal| {
+        Err(refusals) => of_manager.extend(refusals.all.iter().map(|refusal| {
             let (problem, help) = refusal
                 .problem
                 .rsplit_once(": ")
@@ -112,7 +136,8 @@ pub(crate) fn verify_native(path: &Path, name: &UnitName, source: &[u8]) -> Vec<
             native_finding(path, refusal.position.as_ref(), Severity::Error, problem, help)
         })),
     }
-    findings.sort_by_key(|finding| (finding.line, finding.column));
+    findings.extend(located(text, of_manager));
+    sort(text, &mut findings);
     findings
 }
 
@@ -130,29 +155,45 @@ fn native_finding(
     Finding { file: path.to_owned(), line, column, severity, code: None, message, help }
 }
 
-/// Checks a drop-in of a unit with the rules of systemd. `main` is the unit file, if it is known:
-/// the drop-in is then checked as a part of the unit. Findings in the unit file are left out.
+/// Checks a drop-in without its unit file, with the rules of the cluster and those of systemd.
+/// Missing options are not reported.
 pub(crate) fn verify_drop_in(
     path: &Path,
     name: &UnitName,
     source: &[u8],
-    main: Option<&[u8]>,
     version: Option<SystemdVersion>,
 ) -> Vec<Finding> {
-    let (file, diagnostics) = UnitFile::parse_collecting(source);
-    let mut findings: Vec<Finding> =
-        diagnostics.iter().map(|diagnostic| from_diagnostic(path, diagnostic)).collect();
-    // Files of a unit are found by their places, so the files get the usual ones.
+    let (_, mut findings) = check(path, name, source);
+    let (file, _) = UnitFile::parse_collecting(source);
     let drop_in = format!("{UNIT_DIRECTORY}/{name}.d/drop-in.conf");
-    let main =
-        main.map(|main| (format!("{UNIT_DIRECTORY}/{name}"), UnitFile::parse_collecting(main).0));
-    let files = main.into_iter().chain([(drop_in.clone(), file)]);
-    let unit = UnitTree::new(&[UNIT_DIRECTORY], files).unit(name);
-    let merged = unit.check_for(version);
-    let own = merged.iter().filter(|it| it.file() == drop_in);
-    findings.extend(own.map(|it| from_unitfile(path, it)));
+    let unit = UnitTree::new(&[UNIT_DIRECTORY], [(drop_in, file)]).unit(name);
+    findings.extend(unit.check_for(version).iter().map(|it| from_unitfile(path, it)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
+}
+
+/// Creates a finding about a folder with drop-ins that are not used, because their unit file is not
+/// beside it.
+pub(crate) fn unused_drop_ins(folder: &Path, severity: Severity) -> Finding {
+    let message = "drop-ins are not used without their unit file".to_owned();
+    let unit = folder.file_stem().unwrap_or_default().to_string_lossy();
+    let template = UnitName::parse(&unit).ok().and_then(|unit| unit.template());
+    let file = template.map_or_else(|| unit.to_string(), |template| template.to_string());
+    let help = format!("add the file {file} beside this folder, even if the cluster has the unit");
+    Finding { file: folder.to_owned(), line: 1, column: 1, severity, code: None, message, help }
+}
+
+/// Returns an error for each folder of drop-ins in a folder without a unit file for them.
+///
+/// # Errors
+///
+/// The folder cannot be read.
+pub(crate) fn orphaned_drop_ins(folder: &Path) -> Result<Vec<Finding>, CliError> {
+    if !folder.is_dir() || drop_in_folder(folder).is_some() {
+        return Ok(Vec::new());
+    }
+    let orphans = orphaned_folders(folder)?;
+    Ok(orphans.iter().map(|it| unused_drop_ins(it, Severity::Error)).collect())
 }
 
 fn from_diagnostic(path: &Path, diagnostic: &Diagnostic) -> Finding {
@@ -165,8 +206,9 @@ fn from_unitfile(path: &Path, it: &fleet_unitfile::Finding) -> Finding {
     Finding { code: Some(it.code().as_str()), ..finding }
 }
 
-fn requirement_findings(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Finding> {
-    match Requirements::parse(name, file, Strictness::Refuse) {
+fn requirement_findings(name: &UnitName, text: &UnitText) -> Vec<Finding> {
+    let path = text.path().main();
+    match Requirements::parse(name, text.file(), Strictness::Refuse) {
         Ok(parsed) => {
             let warnings = parsed.warnings.iter().map(|it| {
                 new_finding(path, (it.location, Severity::Warning), it.message(), it.help())
@@ -175,11 +217,29 @@ fn requirement_findings(path: &Path, name: &UnitName, file: &UnitFile) -> Vec<Fi
         }
         Err(errors) => {
             let errors = errors.iter().map(|it| {
-                new_finding(path, (it.location, Severity::Error), it.message(), it.help())
+                let message = with_located_line(text, it.kind(), it.message());
+                new_finding(path, (it.location, Severity::Error), message, it.help())
             });
             errors.collect()
         }
     }
+}
+
+/// Converts the line in the message of an error about two options.
+fn with_located_line(text: &UnitText, kind: &RequirementErrorKind, message: String) -> String {
+    use RequirementErrorKind::{MutuallyExclusive, PeerExcluded, SeveralMachineIds};
+    let (SeveralMachineIds { line, .. }
+    | MutuallyExclusive { line, .. }
+    | PeerExcluded { line, .. }) = kind
+    else {
+        return message;
+    };
+    let (file, own) = text.path().locate(*line);
+    let place = match text.path().index_of(&file) {
+        0 => format!("(line {own})"),
+        _ => format!("({}:{own})", file.display()),
+    };
+    message.replace(&format!("(line {line})"), &place)
 }
 
 fn new_finding(
@@ -251,7 +311,7 @@ mod tests {
     fn verify_reports_systemd_findings_that_check_accepts() {
         let source = b"[Service]\nExecStart=bin/web\nRestrat=always\n[X-Fleet]\nGlobal=maybe\n";
         let (path, name) = (Path::new("web.service"), "web.service".parse().unwrap());
-        let findings: String = verify(path, &name, source, None)
+        let findings: String = verify(&name, &UnitText::single(path, source), None)
             .iter()
             .map(|finding| format!("{finding}\n"))
             .collect();
@@ -264,8 +324,11 @@ mod tests {
         help: write true or false
         "#);
         let container = b"[Container]\nImage=localhost/web\nEnviroment=A=1\n";
-        let findings =
-            verify(Path::new("web.container"), &"web.container".parse().unwrap(), container, None);
+        let findings = verify(
+            &"web.container".parse().unwrap(),
+            &UnitText::single(Path::new("web.container"), container),
+            None,
+        );
         assert_eq!((findings.len(), &*findings[0].help), (1, "write Environment"));
         let (file, findings) = check(path, &name, &source[..source.len() - "Global=maybe\n".len()]);
         assert_eq!((file.is_some(), findings), (true, Vec::new()));
@@ -274,8 +337,10 @@ mod tests {
     #[test]
     fn native_manager_reports_what_it_refuses_or_ignores() {
         let render = |name: &str, source: &str| -> String {
-            let findings =
-                verify_native(Path::new(name), &name.parse().unwrap(), source.as_bytes());
+            let findings = verify_native(
+                &name.parse().unwrap(),
+                &UnitText::single(Path::new(name), source.as_bytes()),
+            );
             let lines = findings.iter().map(|finding| format!("{finding}\n"));
             lines.map(|line| line.replace(", or", ",\nor").replace(" cannot", "\ncannot")).collect()
         };
@@ -319,7 +384,10 @@ mod tests {
         std::fs::write(&empty, "").unwrap();
         let codes = |path: &Path| {
             let name = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-            verify(path, &name, b"", None).into_iter().filter_map(|it| it.code).collect::<Vec<_>>()
+            verify(&name, &UnitText::single(path, b""), None)
+                .into_iter()
+                .filter_map(|it| it.code)
+                .collect::<Vec<_>>()
         };
         assert_eq!(codes(&empty), [FindingCode::Masked.as_str()]);
         assert!(codes(&link).is_empty());

@@ -4,6 +4,7 @@
 mod apply;
 mod cluster;
 mod docs;
+mod drop_ins;
 mod errors;
 mod export_import;
 mod fake_engine;

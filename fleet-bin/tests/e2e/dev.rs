@@ -329,3 +329,32 @@ fn refusal_of_a_confined_unit_ends_with_the_setting_that_accepts_it() {
     let output = cluster.fleetctl(&["start", "--no-verify", "confined.service"]);
     assert_eq!(output.status.code(), Some(1), "its machine refuses it");
 }
+
+#[test]
+fn drop_ins_reset_and_add_options_of_a_running_unit() {
+    let home = tempfile::tempdir().unwrap();
+    let units = home.path().join("units");
+    let write = |path: &str, text: &str| {
+        std::fs::create_dir_all(units.join(path).parent().unwrap()).unwrap();
+        std::fs::write(units.join(path), text).unwrap();
+    };
+    let script = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo $A-$B; exec sleep infinity'\n";
+    let env = "[Service]\nEnvironment=B=2\n[X-Fleet]\nMachineMetadata=zone=mars\n";
+    write("web.service", "[Service]\nExecStart=/bin/false\nEnvironment=A=1 \\");
+    write("web.service.d/10-script.conf", script);
+    write("web.service.d/20-env.conf", env);
+    write("web.service.d/30-anywhere.conf", "[X-Fleet]\nMachineMetadata=\n");
+    let cluster = Cluster::start(&[&units]);
+    let output = || cluster.succeed(&["journal", "web"]);
+    let has_run = |output: &String| output.lines().any(|line| line.ends_with("1-2"));
+    cluster.wait_active("web.service");
+    cluster.wait_for("the script has run", |_| Some(output()).filter(has_run));
+    let stored = cluster.succeed(&["cat", "web.service"]);
+
+    write("web.service.d/20-env.conf", "[Service]\nEnvironment=B=3\n");
+    cluster.succeed(&["apply".as_ref(), units.as_os_str()]);
+    let has_rerun = |output: &String| output.lines().any(|line| line.ends_with("1-3"));
+    cluster.wait_for("the changed script has run", |_| Some(output()).filter(has_rerun));
+    let expected = stored.replace(env, "[Service]\nEnvironment=B=3\n");
+    assert_eq!(cluster.succeed(&["cat", "web.service"]), expected);
+}

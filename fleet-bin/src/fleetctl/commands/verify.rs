@@ -4,17 +4,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fleet_unitfile::check::SystemdVersion;
-use fleet_unitfile::{Severity, UnitFile, UnitName};
+use fleet_unitfile::{Severity, UnitName};
 
 use crate::fleetctl::Context;
 use crate::fleetctl::args::{ManagerArg, VerifyArgs};
 use crate::fleetctl::colocation::warnings;
-use crate::fleetctl::local::read_file;
+use crate::fleetctl::local::{find, read_file};
 use crate::fleetctl::manager_check::CheckedUnit;
 use crate::fleetctl::manifest_diff::unit_files_in;
+use crate::ui::drop_ins::drop_in_files;
 use crate::ui::error::CliError;
-use crate::ui::findings::{Finding, check, verify, verify_drop_in, verify_native};
+use crate::ui::findings::{
+    Finding, check, orphaned_drop_ins, verify, verify_drop_in, verify_native,
+};
 use crate::ui::output::Record;
+use crate::ui::unit_text::{SourcePath, UnitText};
 
 impl Record for Finding {
     fn name(&self) -> &str {
@@ -28,9 +32,18 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
     let version = args.systemd_version.or_else(installed_version);
     let mut broken = 0_usize;
     let mut apart = placed_apart(&files)?;
+    for orphan in args.files.iter().map(|path| orphaned_drop_ins(path)) {
+        for finding in orphan? {
+            context.output.record(&finding, &format!("{finding}\n"))?;
+            broken += 1;
+        }
+    }
+    let count = files.len() + broken;
     for path in &files {
-        let mut findings = check_file(path, args.manager, version)?;
-        findings.extend(apart.extract_if(.., |it| it.file == *path));
+        let (text, mut findings) = check_file(path, args.manager, version)?;
+        findings.extend(apart.extract_if(.., |it| text.contains(&it.file)));
+        // Findings in a drop-in that is itself an argument are reported for that argument.
+        findings.retain(|it| it.file == *path || !files.contains(&it.file));
         for finding in &findings {
             context.output.record(finding, &format!("{finding}\n"))?;
         }
@@ -43,7 +56,7 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
     context.output.finish()?;
     match broken {
         0 => Ok(()),
-        _ => Err(CliError::failed(format!("{broken} of {} unit files have errors", files.len()))),
+        _ => Err(CliError::failed(format!("{broken} of {count} unit files have errors"))),
     }
 }
 
@@ -54,18 +67,22 @@ fn placed_apart(files: &[PathBuf]) -> Result<Vec<Finding>, CliError> {
     for path in files {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if let Ok(name) = UnitName::parse(&name) {
-            let file = Some(UnitFile::parse_collecting(read_file(path)?).0);
-            units.push(CheckedUnit { name, path: path.clone(), file });
+            let text = UnitText::read(&name, path, &read_file(path)?)?;
+            let file = Some(text.file().clone());
+            units.push(CheckedUnit { name, path: text.path().clone(), file });
         }
     }
     let known = units.iter().filter_map(|it| Some((it.name.clone(), it.file.clone()?)));
     Ok(warnings(&units, &known.collect()))
 }
 
-/// Replaces each folder by the unit files in it.
+/// Replaces each folder by the unit files or drop-ins in it.
 fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let files = paths.iter().map(|path| match path.is_dir() {
-        true => unit_files_in(path),
+        true => match drop_in_files(path)? {
+            Some(files) => Ok(files),
+            None => unit_files_in(path),
+        },
         false => Ok(vec![path.clone()]),
     });
     Ok(CliError::all_or_none(files.collect())?.into_iter().flatten().collect())
@@ -77,27 +94,42 @@ fn installed_version() -> Option<SystemdVersion> {
     String::from_utf8_lossy(&output.stdout).lines().next()?.parse().ok()
 }
 
+/// Checks a file. Returns its findings, and the files that they can be about.
 fn check_file(
     path: &Path,
     manager: ManagerArg,
     version: Option<SystemdVersion>,
-) -> Result<Vec<Finding>, CliError> {
+) -> Result<(SourcePath, Vec<Finding>), CliError> {
     let source = read_file(path)?;
+    let check_unit = |name: &UnitName, text: &UnitText| match manager {
+        ManagerArg::Systemd => verify(name, text, version),
+        ManagerArg::Native => verify_native(name, text),
+    };
+    let only = SourcePath::from(path.to_owned());
     if let Some((unit, main)) = drop_in(path) {
-        let main = if main.is_file() { Some(read_file(&main)?) } else { None };
-        return Ok(verify_drop_in(path, &unit, &source, main.as_deref(), version));
+        let main = if main.is_dir() { None } else { find(&unit, &main)? };
+        if let Some((main, main_source)) = main {
+            let text = UnitText::read(&unit, &main, &main_source)?;
+            if text.path().contains(path) {
+                let mut findings = check_unit(&unit, &text);
+                findings.retain(|it| it.file == path);
+                return Ok((only, findings));
+            }
+        }
+        return Ok((only, verify_drop_in(path, &unit, &source, version)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match UnitName::parse(&name) {
-        Ok(name) => Ok(match manager {
-            ManagerArg::Systemd => verify(path, &name, &source, version),
-            ManagerArg::Native => verify_native(path, &name, &source),
-        }),
+        Ok(name) => {
+            let text = UnitText::read(&name, path, &source)?;
+            let findings = check_unit(&name, &text);
+            Ok((text.path().clone(), findings))
+        }
         Err(error) => {
             // systemd's rules depend on the type in the name.
             let mut findings = check(path, &placeholder_name(), &source).1;
             findings.insert(0, name_finding(path, error.to_string()));
-            Ok(findings)
+            Ok((only, findings))
         }
     }
 }
