@@ -3,8 +3,8 @@
 use crate::{TargetState, Timestamp};
 
 use super::{
-    Member, MemberFailure, MemberState, OnFailure, RollbackCause, Rollout, RolloutPhase, Shortage,
-    StopCause, UnitTarget,
+    Member, MemberFailure, MemberState, OnFailure, RollbackCause, Rollout, RolloutPhase,
+    RolloutStrategy, Shortage, StopCause, UnitTarget,
 };
 
 /// An observation of a member.
@@ -120,7 +120,7 @@ pub struct Advance {
 }
 
 /// Running times of a rollout. They are not stored: each leader begins with new ones, so the times
-/// of [`RolloutStrategy`](super::RolloutStrategy) start again.
+/// of [`RolloutStrategy`] start again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutTimers {
     /// One entry per member; `Some` while the rollout waits for the member's health.
@@ -246,35 +246,35 @@ impl Pass<'_> {
 
     /// Waits for a member to be healthy for the required time.
     fn watch(&mut self, member: usize) -> Verdict {
-        let strategy = &self.rollout.strategy;
+        let RolloutStrategy { settle, deadline, .. } = self.rollout.strategy;
         let is_healthy = self.seen[member].is_healthy();
+        let is_active = matches!(self.seen[member].state, ObservedState::Active { .. });
         let new = Watch { since: self.now, healthy_since: None };
         let watch = self.timers.watches[member].get_or_insert(new);
         let due = if is_healthy {
-            watch.healthy_since.get_or_insert(self.now).after(strategy.settle)
+            let healthy_since = *watch.healthy_since.get_or_insert(self.now);
+            if is_active { healthy_since.after(settle) } else { healthy_since }
         } else {
             watch.healthy_since = None;
-            watch.since.after(strategy.deadline)
+            watch.since.after(deadline)
         };
         if due > self.now {
             self.call_at(due);
             return Verdict::Waiting;
         }
-        if is_healthy { Verdict::Confirmed } else { Verdict::Overdue }
+        if !is_healthy {
+            return Verdict::Overdue;
+        }
+        // A member that becomes unhealthy later has its full deadline again.
+        watch.since = self.now;
+        Verdict::Confirmed
     }
 
     /// Judges the updated members. Begins the next batch if all of them are healthy.
     fn update(&mut self) {
         let (mut failure, mut is_waiting) = (None, false);
         for index in 0..self.seen.len() {
-            let is_watched = match self.state(index) {
-                MemberState::Updating => true,
-                MemberState::Updated => {
-                    self.timers.watches[index].is_some() || !self.seen[index].is_healthy()
-                }
-                _ => false,
-            };
-            if !is_watched {
+            if !self.state(index).is_changed() {
                 continue;
             }
             if let ObservedState::Failed { reason } = &self.seen[index].state {
@@ -282,9 +282,15 @@ impl Pass<'_> {
                 failure.get_or_insert(MemberFailure::Failed { member, reason: reason.clone() });
                 continue;
             }
+            let is_settled = self.state(index) == MemberState::Updated
+                && self.timers.watches[index].is_none()
+                && self.seen[index].is_healthy();
+            if is_settled {
+                continue;
+            }
             match self.watch(index) {
                 Verdict::Waiting => is_waiting = true,
-                Verdict::Confirmed => self.set_state(index, MemberState::Updated),
+                Verdict::Confirmed => {}
                 Verdict::Overdue => {
                     failure.get_or_insert(self.overdue(index));
                 }
@@ -295,7 +301,17 @@ impl Pass<'_> {
         } else if is_waiting {
             self.timers.short_since = None;
         } else {
+            self.end_batch();
             self.begin_batch();
+        }
+    }
+
+    /// Ends the present batch, whose members all are healthy.
+    fn end_batch(&mut self) {
+        for index in 0..self.seen.len() {
+            if self.state(index).is_changed() {
+                self.set_state(index, MemberState::Updated);
+            }
         }
     }
 

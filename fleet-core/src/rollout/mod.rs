@@ -147,9 +147,9 @@ impl Member {
 pub enum MemberState {
     /// Its stored target is `from`; the rollout has not changed it.
     Pending,
-    /// Its stored target is `to`, and the member is not yet known to be healthy.
+    /// Its stored target is `to`, and its batch is not yet known to be healthy.
     Updating,
-    /// Its stored target is `to`, and the member was healthy for the required time.
+    /// Its stored target is `to`, and all members of its batch were healthy for the required time.
     Updated,
     /// Its stored target is `from` again, and the member is not yet known to be healthy.
     Restoring,
@@ -316,8 +316,8 @@ pub enum RolloutError {
     },
     /// The minimum leaves no member to update.
     #[error(
-        "min_available is {min_available}, so none of the {members} members could be updated: \
-         write {} or less", highest_minimum(*min_available, *members)
+        "min_available is {min_available} of {members} members, which leaves none to update: write \
+         at most {}", highest_minimum(*min_available, *members)
     )]
     NoMemberAdmitted {
         /// The value.

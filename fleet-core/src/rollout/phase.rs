@@ -192,7 +192,8 @@ impl fmt::Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failure(failure) => {
-                write!(f, "{failure}: correct the unit, and start another rollout")
+                write!(f, "{failure}; each member keeps the version that it has: correct the ")?;
+                f.write_str("unit, and start another rollout")
             }
             Self::Shortage(shortage) => {
                 write!(f, "{shortage}: repair the others, or start another rollout with a lower ")?;
