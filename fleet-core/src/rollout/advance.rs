@@ -384,8 +384,8 @@ impl Pass<'_> {
         due <= self.now
     }
 
-    /// Returns updated members to `from`: first the failed batch and all unhealthy members, then the
-    /// others in batches, in reverse order.
+    /// Returns updated members to `from`: first the failed batch and all unhealthy members, then
+    /// the others in batches, in reverse order.
     fn roll_back(&mut self, cause: RollbackCause) {
         let is_waiting = self.await_restored();
         let min_available = self.rollback_minimum();
@@ -424,8 +424,8 @@ impl Pass<'_> {
         self.rollout.strategy.min_available.of(self.seen.len()).min(existing)
     }
 
-    /// Waits for the members that have `from` again, each at most until its deadline. Returns `true`
-    /// while there are any.
+    /// Waits for the members that have `from` again, each at most until its deadline. Returns
+    /// `true` while there are any.
     fn await_restored(&mut self) -> bool {
         let mut is_waiting = false;
         for index in 0..self.seen.len() {

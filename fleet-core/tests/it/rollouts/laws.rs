@@ -58,7 +58,8 @@ fn event(members: usize) -> impl Strategy<Value = Event> {
     prop_oneof![
         20 => (0..12_u64).prop_map(Event::Wait),
         20 => Just(Event::WaitForNext),
-        4 => (0..members, any::<bool>(), fate()).prop_map(|(at, new, fate)| Event::Fate(at, new, fate)),
+        4 => (0..members, any::<bool>(), fate())
+            .prop_map(|(at, is_new, fate)| Event::Fate(at, is_new, fate)),
         2 => (0..members, written).prop_map(|(at, written)| Event::Write(at, written)),
         3 => any::<u8>().prop_map(Event::LoseActions),
         3 => any::<bool>().prop_map(|is_stored| Event::ReplaceLeader { is_stored }),
@@ -178,7 +179,7 @@ impl Checked {
         self.check_availability(&advance, &seen)?;
         self.check_repetition(&advance)?;
         self.check_batch(&seen)?;
-        self.next = advance.next.map(|next| next.as_millis());
+        self.next = advance.next.map(fleet_core::Timestamp::as_millis);
 
         let kept = std::mem::replace(&mut self.kept_actions, u8::MAX);
         let replacement = self.replacement.take();

@@ -6,6 +6,8 @@ use fleet_core::rollout::{
     Member, RollbackCause, Rollout, RolloutPhase, RolloutRequestError, RolloutStrategy, Share,
 };
 
+use crate::wrap::wrap;
+
 use super::world::{World, member, new, old, strategy};
 
 fn members(count: usize) -> Vec<Member> {
@@ -32,7 +34,10 @@ fn shares_are_rounded_up() {
     for text in ["", "%", "-1", "+1", "1.5", "2 %", "99999999999", "half"] {
         assert!(text.parse::<Share>().is_err(), "{text}");
     }
-    insta::assert_snapshot!("half".parse::<Share>().unwrap_err(), @r#""half" is not a number of members: write a count such as 2, or a percentage such as 25%"#);
+    let error = "half".parse::<Share>().unwrap_err();
+    insta::assert_snapshot!(wrap(&error.to_string()), @r#"
+"half" is not a number of members: write a count such as 2, or a percentage such as 25%
+"#);
 }
 
 #[test]
@@ -56,12 +61,14 @@ fn invalid_rollouts_state_a_remedy() {
     ];
     let errors =
         cases.map(|(members, strategy)| Rollout::new(members, strategy).unwrap_err().to_string());
-    insta::assert_snapshot!(errors.join("\n"), @"
+    insta::assert_snapshot!(wrap(&errors.join("\n")), @"
 the rollout has no members: name at least one unit
 web@1.service is listed twice: list each member once
 web@1.service already has the target of the rollout: leave it out
-at_once is 0, so no member would be updated: write a count of at least 1, or a percentage such as 25%
-at_once is 0%, so no member would be updated: write a count of at least 1, or a percentage such as 25%
+at_once is 0, so no member would be updated: write a count of at least 1, or a percentage
+    such as 25%
+at_once is 0%, so no member would be updated: write a count of at least 1, or a percentage
+    such as 25%
 min_available is 6 of 6 members, which leaves none to update: write at most 5
 min_available is 90% of 6 members, which leaves none to update: write at most 83%
 min_available is 1 of 1 members, which leaves none to update: write at most 0
@@ -129,9 +136,11 @@ fn requests_apply_to_documented_phases_only() {
         });
         assert_eq!(found, expected, "{from}");
     }
-    insta::assert_snapshot!(refusals.join("\n"), @"
-cannot pause a rollout that is rolling back: wait for its end, or abort it to keep each member as it is
-cannot resume a rollout that is rolling back: wait for its end, or abort it to keep each member as it is
+    insta::assert_snapshot!(wrap(&refusals.join("\n")), @"
+cannot pause a rollout that is rolling back: wait for its end, or abort it to keep each
+    member as it is
+cannot resume a rollout that is rolling back: wait for its end, or abort it to keep each
+    member as it is
 cannot pause a rollout that is completed: start another one
 cannot resume a rollout that is completed: start another one
 cannot abort a rollout that is completed: start another one

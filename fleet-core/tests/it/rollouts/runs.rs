@@ -3,6 +3,8 @@
 use fleet_core::TargetState;
 use fleet_core::rollout::{MemberId, OnFailure, RolloutStrategy};
 
+use crate::wrap::wrap;
+
 use super::world::{
     End, FAILS, Fate, HEALTHY, SILENT, World, foreign, member, new, old, strategy, target,
 };
@@ -52,7 +54,8 @@ fn rollback_returns_the_failed_batch_first() {
   84  UURRRR  rolling back  restore 2 1
   84  rrRRRR  rolling back
   90  RRRRRR  rolled back
-rolled back: web@5.service was not ready with its new version within 60s: correct the unit, and start another rollout
+rolled back: web@5.service was not ready with its new version within 60s: correct the
+    unit, and start another rollout
 ");
 }
 
@@ -65,7 +68,8 @@ fn failing_health_check_stops_without_rollback() {
    0  ...  running  update 1 2
    0  uu.  running
   60  uu.  stopped
-stopped: web@1.service is active, but its health check did not pass within 60s; each member keeps the version that it has: correct the unit, and start another rollout
+stopped: web@1.service is active, but its health check did not pass within 60s; each
+    member keeps the version that it has: correct the unit, and start another rollout
 ");
 }
 
@@ -115,7 +119,8 @@ fn shortage_stops_after_the_deadline() {
    8  xu.  running
   12  xU.  running
   72  xU.  stopped
-stopped: no further member may change, because 2 are healthy and min_available requires 2: repair the others, or start another rollout with a lower min_available
+stopped: no further member may change, because 2 are healthy and min_available requires 2:
+    repair the others, or start another rollout with a lower min_available
 ");
 }
 
@@ -266,7 +271,8 @@ fn next_leader_continues_with_new_timers() {
   96  UURR  rolling back  restore 2 1
   96  rrRR  rolling back
  102  RRRR  rolled back
-rolled back: web@4.service was not ready with its new version within 60s: correct the unit, and start another rollout
+rolled back: web@4.service was not ready with its new version within 60s: correct the
+    unit, and start another rollout
 ");
 }
 
@@ -353,7 +359,9 @@ fn rollback_keeps_min_available() {
   13  UUr  rolling back
   73  UUR  rolling back
  133  UUR  stopped
-stopped: web@3.service failed: exit-code; the rollback is incomplete: no further member may change, because 2 are healthy and min_available requires 2: repair the others, and start a rollout of the former version
+stopped: web@3.service failed: exit-code; the rollback is incomplete: no further member
+    may change, because 2 are healthy and min_available requires 2: repair the others, and
+    start a rollout of the former version
 ");
 }
 
@@ -384,5 +392,8 @@ fn global_unit_is_named_with_its_machine() {
     members[0].id = machine("148a18ff-6e95");
     members[1].id = machine("a1b2");
     let mut world = World::new(members, strategy("2", "0")).with_fate(1, FAILS);
-    insta::assert_snapshot!(world.run().phase(), @"rolled back: web.service on 148a18ff failed: exit-code: correct the unit, and start another rollout");
+    insta::assert_snapshot!(wrap(&world.run().phase().to_string()), @"
+rolled back: web.service on 148a18ff failed: exit-code: correct the unit, and start
+    another rollout
+");
 }

@@ -9,6 +9,8 @@ use fleet_core::rollout::{
 use fleet_core::{Generation, TargetState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 
+use crate::wrap::wrap;
+
 pub(super) const SECOND: u64 = 1000;
 
 /// The behaviour of a member with a target.
@@ -143,7 +145,7 @@ impl World {
         }
     }
 
-    /// Advances the rollout, performs its actions, and logs them. Returns the time of the next call.
+    /// Advances the rollout, performs its actions, and logs them. Returns the next time to do so.
     pub(super) fn step(&mut self) -> Option<u64> {
         let advance = self.decide();
         advance.actions.iter().for_each(|action| self.perform(*action));
@@ -222,7 +224,7 @@ impl World {
 
     /// Returns the log, with the phase in full as the last line.
     pub(super) fn report(&self) -> String {
-        format!("{}\n{}", self.log.join("\n"), self.rollout.phase)
+        format!("{}\n{}", self.log.join("\n"), wrap(&self.rollout.phase.to_string()))
     }
 
     pub(super) fn phase(&self) -> &RolloutPhase {
@@ -230,8 +232,8 @@ impl World {
     }
 }
 
-/// Returns a sign for a state: `.` for pending, `u` and `U` for the new version, `r` and `R` for the
-/// former one, capital if confirmed; `x` for superseded.
+/// Returns a sign for a state: `.` for pending, `u` and `U` for the new version, `r` and `R` for
+/// the former one, capital if confirmed; `x` for superseded.
 fn letter(state: MemberState) -> char {
     match state {
         MemberState::Pending => '.',
