@@ -18,6 +18,7 @@ pub mod rebalancing;
 pub mod refusal;
 pub mod requirements;
 pub mod resources;
+pub mod rollout;
 pub mod snapshot;
 mod stop;
 pub mod task;

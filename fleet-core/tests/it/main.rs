@@ -12,6 +12,7 @@ mod options;
 mod reasons;
 mod refusals;
 mod requirements;
+mod rollouts;
 mod snapshot;
 mod systemd;
 mod text;

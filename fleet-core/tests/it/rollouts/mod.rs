@@ -1,0 +1,6 @@
+//! Tests of rollouts.
+
+mod laws;
+mod requests;
+mod runs;
+mod world;
