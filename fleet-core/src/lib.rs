@@ -7,6 +7,7 @@ pub mod cycle;
 pub mod expression;
 #[cfg(feature = "graph")]
 pub mod graph;
+pub mod job;
 pub mod journal;
 pub mod machine;
 pub mod manager;
@@ -18,6 +19,7 @@ pub mod rebalancing;
 pub mod refusal;
 pub mod requirements;
 pub mod resources;
+pub mod schedule;
 pub mod snapshot;
 mod stop;
 pub mod task;
