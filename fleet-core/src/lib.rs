@@ -7,6 +7,7 @@ pub mod cycle;
 pub mod expression;
 #[cfg(feature = "graph")]
 pub mod graph;
+pub mod job;
 pub mod journal;
 pub mod machine;
 pub mod manager;
@@ -19,6 +20,7 @@ pub mod refusal;
 pub mod requirements;
 pub mod resources;
 pub mod rollout;
+pub mod schedule;
 pub mod snapshot;
 mod stop;
 pub mod task;

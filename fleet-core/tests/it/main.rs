@@ -7,6 +7,7 @@ mod documents;
 mod expression_laws;
 mod expressions;
 mod init;
+mod jobs;
 mod laws;
 mod options;
 mod reasons;

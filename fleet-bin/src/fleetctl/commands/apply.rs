@@ -122,7 +122,7 @@ pub(super) async fn diff(context: &mut Context, args: &ManifestArgs) -> Result<E
             Some((name, file)) => {
                 let known = context.session.unit(&name).await?;
                 let desired = known.as_ref().and_then(wire::UnitEntity::desired);
-                let file = LocalFile { path: path.into(), file };
+                let file = LocalFile { path: path.as_str().into(), file };
                 diffs.push(UnitDiff {
                     name,
                     file,

@@ -17,6 +17,7 @@ use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
 use crate::ui::table::{cell, layout};
+use crate::ui::unit_text::SourcePath;
 
 /// A revision of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -85,7 +86,7 @@ pub(super) async fn rollback(context: &mut Context, args: RollbackArgs) -> Resul
             }
         },
     };
-    let path = format!("{name}@{}", revision.number).into();
+    let path = SourcePath::from(&*format!("{name}@{}", revision.number));
     let file = LocalFile { path, file: file_of(&name, revision)? };
     let desired = known.desired().unwrap_or(TargetState::Inactive);
     let diff = UnitDiff { name, file, desired, known: Some(known) };

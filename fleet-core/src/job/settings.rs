@@ -1,0 +1,403 @@
+//! Settings of a job and its schedule, from the options of `[X-Fleet]`.
+
+use std::fmt;
+use std::time::Duration;
+
+use fleet_unitfile::values::{Timespan, TimespanError, parse_bool, parse_timespan};
+use fleet_unitfile::{Calendar, NameError, UnitName, UnitType};
+
+use super::JobSettings;
+use crate::schedule::{CatchUp, ConcurrencyPolicy, RunId, ScheduleSettings};
+use crate::{Generation, Timestamp};
+
+/// A job as its unit file defines it.
+///
+/// ```
+/// use fleet_core::job::JobDefinition;
+/// use fleet_unitfile::UnitName;
+///
+/// let name: UnitName = "backup.service".parse()?;
+/// let options = [("RunOnce", "true"), ("Retries", "2"), ("Schedule", "*-*-* 02:00 UTC")];
+/// let job = JobDefinition::parse(&name, options).unwrap().expect("it is a job");
+/// assert_eq!(job.settings.retries, 2);
+/// assert_eq!(job.schedule.unwrap().calendar.zone(), Some("UTC"));
+///
+/// let errors = JobDefinition::parse(&name, [("Retries", "2")]).unwrap_err();
+/// assert_eq!(
+///     errors[0].to_string(),
+///     "Retries has no effect without RunOnce=true: add RunOnce=true, or remove Retries",
+/// );
+/// # Ok::<(), fleet_unitfile::NameError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobDefinition {
+    /// Settings of the job, or of each run if it has a schedule.
+    pub settings: JobSettings,
+    /// The schedule (`Schedule=` and its further options), if there is one.
+    pub schedule: Option<ScheduleSettings>,
+}
+
+/// An error in an option of a job.
+///
+/// `Display` writes [message](Self::message) and [help](Self::help) on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SettingError {
+    /// Index of the affected option among the options that were passed.
+    pub index: usize,
+    kind: SettingErrorKind,
+}
+
+/// The kind of an error, with its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SettingErrorKind {
+    /// The value is not a boolean.
+    NotABoolean {
+        /// `RunOnce` or `CountLost`.
+        option: &'static str,
+        /// The value as written.
+        value: String,
+    },
+    /// A `Retries=` is not a whole number in the allowed range.
+    Retries {
+        /// The value as written.
+        value: String,
+    },
+    /// The value is not a time span.
+    Timespan {
+        /// `Deadline` or `KeepFor`.
+        option: &'static str,
+        /// The value as written.
+        value: String,
+        /// The error of the time span.
+        cause: TimespanError,
+    },
+    /// A `Deadline=` is shorter than a second.
+    ShortDeadline {
+        /// The value as written.
+        value: String,
+    },
+    /// A `Schedule=` is not a calendar event.
+    Calendar {
+        /// The value as written.
+        value: String,
+    },
+    /// There are two `Schedule=`.
+    RepeatedSchedule {
+        /// The first value.
+        first: String,
+        /// The second value.
+        second: String,
+    },
+    /// The value is not one of those that the option accepts.
+    Choice {
+        /// `ConcurrencyPolicy` or `CatchUp`.
+        option: &'static str,
+        /// The value as written.
+        value: String,
+    },
+    /// The option needs another one.
+    Missing {
+        /// The option.
+        option: &'static str,
+        /// The option that is missing, with its value.
+        needs: &'static str,
+    },
+    /// A unit of this type does not run to completion.
+    Type {
+        /// The unit.
+        unit: UnitName,
+    },
+    /// The name of the unit is too long for the names of its runs.
+    RunName {
+        /// The unit.
+        unit: UnitName,
+        /// The error of the longest name.
+        cause: NameError,
+    },
+}
+
+/// The options, in the order in which missing ones are reported.
+const JOB_OPTIONS: [&str; 4] = ["Retries", "Deadline", "KeepFor", "CountLost"];
+const RUN_ONCE: &str = "RunOnce";
+const SCHEDULE: &str = "Schedule";
+const SCHEDULE_OPTIONS: [&str; 2] = ["ConcurrencyPolicy", "CatchUp"];
+
+impl JobDefinition {
+    /// Reads the definition from the options of `[X-Fleet]`, which are names and values in the
+    /// order of the file. Returns `Ok(None)` for a unit that is not a job.
+    ///
+    /// The caller must have expanded the specifiers. Options of other subjects are ignored. Of
+    /// several assignments of an option, the last one takes effect, and an empty one resets the
+    /// option. Several `Schedule=` are an error.
+    ///
+    /// # Errors
+    ///
+    /// Returns all errors, in the order of the options.
+    pub fn parse<'a>(
+        name: &UnitName,
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Option<Self>, Vec<SettingError>> {
+        let mut reader = Reader::default();
+        for (index, (option, value)) in options.into_iter().enumerate() {
+            reader.read(index, option, value.trim());
+        }
+        reader.check(name);
+        let Reader { mut errors, run_once, job, calendar, concurrency, catch_up, .. } = reader;
+        if !errors.is_empty() {
+            errors.sort_by_key(|error| error.index);
+            return Err(errors);
+        }
+        let schedule =
+            calendar.map(|(calendar, _)| ScheduleSettings { calendar, concurrency, catch_up });
+        Ok(run_once.map(|_| Self { settings: job, schedule }))
+    }
+}
+
+/// The options read so far.
+#[derive(Default)]
+struct Reader {
+    errors: Vec<SettingError>,
+    /// Index of a true `RunOnce=`, if it is in effect.
+    run_once: Option<usize>,
+    job: JobSettings,
+    /// The event, with its text.
+    calendar: Option<(Calendar, String)>,
+    concurrency: ConcurrencyPolicy,
+    catch_up: CatchUp,
+    /// The options that are set, with the index of the assignment.
+    used: Vec<(&'static str, usize)>,
+}
+
+impl Reader {
+    fn read(&mut self, index: usize, option: &str, value: &str) {
+        let known = JOB_OPTIONS.iter().chain(&SCHEDULE_OPTIONS).chain([&RUN_ONCE, &SCHEDULE]);
+        let Some(option) = known.copied().find(|known| *known == option) else {
+            return;
+        };
+        let is_repeated_schedule = option == SCHEDULE && self.index_of(SCHEDULE).is_some();
+        self.used.retain(|(used, _)| *used != option);
+        if value.is_empty() {
+            return self.reset(option);
+        }
+        self.used.push((option, index));
+        let first = self.calendar.as_ref().map(|(_, text)| text.clone());
+        if let (true, Some(first)) = (is_repeated_schedule, first) {
+            let second = value.to_owned();
+            return self.refuse(index, SettingErrorKind::RepeatedSchedule { first, second });
+        }
+        if let Err(kind) = self.set(index, option, value) {
+            self.refuse(index, kind);
+        }
+    }
+
+    fn set(
+        &mut self,
+        index: usize,
+        option: &'static str,
+        value: &str,
+    ) -> Result<(), SettingErrorKind> {
+        match option {
+            RUN_ONCE => self.run_once = flag(option, value)?.then_some(index),
+            "CountLost" => self.job.count_lost = flag(option, value)?,
+            "Retries" => self.job.retries = retries(value)?,
+            "Deadline" => {
+                let deadline = timespan(option, value)?;
+                if deadline.is_some_and(|deadline| deadline < Duration::from_secs(1)) {
+                    return Err(SettingErrorKind::ShortDeadline { value: value.to_owned() });
+                }
+                self.job.deadline = deadline;
+            }
+            "KeepFor" => self.job.keep_for = timespan(option, value)?,
+            SCHEDULE => {
+                let value = value.to_owned();
+                let Ok(calendar) = value.parse() else {
+                    return Err(SettingErrorKind::Calendar { value });
+                };
+                self.calendar = Some((calendar, value));
+            }
+            "ConcurrencyPolicy" => {
+                self.concurrency = choice(option, value, ConcurrencyPolicy::from_name)?;
+            }
+            _ => self.catch_up = choice(option, value, CatchUp::from_name)?,
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, option: &str) {
+        match option {
+            RUN_ONCE => self.run_once = None,
+            "CountLost" => self.job.count_lost = false,
+            "Retries" => self.job.retries = 0,
+            "Deadline" => self.job.deadline = None,
+            "KeepFor" => self.job.keep_for = None,
+            SCHEDULE => self.calendar = None,
+            "ConcurrencyPolicy" => self.concurrency = ConcurrencyPolicy::default(),
+            _ => self.catch_up = CatchUp::default(),
+        }
+    }
+
+    /// Checks the options against each other and against the unit.
+    fn check(&mut self, name: &UnitName) {
+        let needs_schedule = SCHEDULE_OPTIONS.map(|option| (option, "Schedule"));
+        let needs_job = JOB_OPTIONS.map(|option| (option, "RunOnce=true"));
+        let all = needs_job.into_iter().chain([(SCHEDULE, "RunOnce=true")]).chain(needs_schedule);
+        for (option, needs) in all {
+            let is_missing = match needs {
+                "Schedule" => self.index_of(SCHEDULE).is_none(),
+                _ => self.run_once.is_none() && !self.has_invalid_run_once(),
+            };
+            if let Some(index) = self.index_of(option).filter(|_| is_missing) {
+                self.refuse(index, SettingErrorKind::Missing { option, needs });
+            }
+        }
+        let Some(index) = self.run_once else {
+            return;
+        };
+        if !matches!(name.unit_type(), UnitType::Service | UnitType::Container) {
+            return self.refuse(index, SettingErrorKind::Type { unit: name.clone() });
+        }
+        if let Some(index) = self.index_of(SCHEDULE)
+            && let Err(cause) = longest_run_name(name)
+        {
+            self.refuse(index, SettingErrorKind::RunName { unit: name.clone(), cause });
+        }
+    }
+
+    /// Whether an unreadable `RunOnce=` was reported, which hides that it is missing.
+    fn has_invalid_run_once(&self) -> bool {
+        let is_invalid = |kind: &SettingErrorKind| {
+            matches!(kind, SettingErrorKind::NotABoolean { option: RUN_ONCE, .. })
+        };
+        self.errors.iter().any(|error| is_invalid(&error.kind))
+    }
+
+    fn index_of(&self, option: &str) -> Option<usize> {
+        self.used.iter().find(|(used, _)| *used == option).map(|(_, index)| *index)
+    }
+
+    fn refuse(&mut self, index: usize, kind: SettingErrorKind) {
+        self.errors.push(SettingError { index, kind });
+    }
+}
+
+/// Checks the longest names that runs of the unit can have.
+fn longest_run_name(unit: &UnitName) -> Result<(), NameError> {
+    // The calendar ends with the year 2199, and milliseconds are written unless they are zero.
+    RunId::Elapse(Timestamp::from_millis(1)).unit_name(unit)?;
+    RunId::Manual(Generation(u64::MAX)).unit_name(unit)?;
+    Ok(())
+}
+
+fn flag(option: &'static str, value: &str) -> Result<bool, SettingErrorKind> {
+    let error = || SettingErrorKind::NotABoolean { option, value: value.to_owned() };
+    parse_bool(value).ok_or_else(error)
+}
+
+fn retries(value: &str) -> Result<u32, SettingErrorKind> {
+    let digits = value.bytes().all(|b| b.is_ascii_digit());
+    let number = value.parse().ok().filter(|number| *number <= JobSettings::MAX_RETRIES && digits);
+    number.ok_or_else(|| SettingErrorKind::Retries { value: value.to_owned() })
+}
+
+/// Parses a time span; `None` if it is infinite.
+fn timespan(option: &'static str, value: &str) -> Result<Option<Duration>, SettingErrorKind> {
+    let error = |cause| SettingErrorKind::Timespan { option, value: value.to_owned(), cause };
+    parse_timespan(value).map(Timespan::as_duration).map_err(error)
+}
+
+fn choice<T>(
+    option: &'static str,
+    value: &str,
+    from_name: impl Fn(&str) -> Option<T>,
+) -> Result<T, SettingErrorKind> {
+    from_name(value).ok_or_else(|| SettingErrorKind::Choice { option, value: value.to_owned() })
+}
+
+impl SettingError {
+    /// Returns the kind of the error.
+    #[must_use]
+    pub fn kind(&self) -> &SettingErrorKind {
+        &self.kind
+    }
+
+    /// Returns the description of the error.
+    #[must_use]
+    pub fn message(&self) -> String {
+        self.kind.to_string()
+    }
+
+    /// Returns how to correct the error.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match &self.kind {
+            SettingErrorKind::NotABoolean { .. } => "write true or false".into(),
+            SettingErrorKind::Retries { .. } => {
+                format!("write a number from 0 to {}", JobSettings::MAX_RETRIES)
+            }
+            SettingErrorKind::Timespan { option, .. } => {
+                format!("write numbers with units, as in {option}=1h 30min, or infinity")
+            }
+            SettingErrorKind::ShortDeadline { .. } => {
+                "write at least 1s, or remove the option for no deadline".into()
+            }
+            SettingErrorKind::Calendar { .. } => {
+                "write an event as for OnCalendar, as in Schedule=Mon..Fri 02:00 Europe/Berlin"
+                    .into()
+            }
+            SettingErrorKind::RepeatedSchedule { .. } => {
+                "keep one of them, write one event for both as in Mon,Thu 02:00, or make two units"
+                    .into()
+            }
+            SettingErrorKind::Choice { option: "CatchUp", .. } => "write once or none".into(),
+            SettingErrorKind::Choice { .. } => "write allow, forbid or replace".into(),
+            SettingErrorKind::Missing { option, needs } => {
+                format!("add {needs}, or remove {option}")
+            }
+            SettingErrorKind::Type { .. } => {
+                "move the option to the .service or .container that does the work".into()
+            }
+            SettingErrorKind::RunName { .. } => "shorten the name of the unit".into(),
+        }
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.help())
+    }
+}
+
+impl fmt::Display for SettingErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotABoolean { option, value } => {
+                write!(f, "{option}={value} is neither yes nor no")
+            }
+            Self::Retries { value } => write!(f, "Retries={value} is not a number of retries"),
+            Self::Timespan { option, value, .. } => {
+                write!(f, "{option}={value} is not a time span")
+            }
+            Self::ShortDeadline { value } => {
+                write!(f, "Deadline={value} is too short for any attempt")
+            }
+            Self::Calendar { value } => write!(f, "Schedule={value} is not a calendar event"),
+            Self::RepeatedSchedule { first, second } => {
+                write!(f, "Schedule={second} comes in addition to Schedule={first}")
+            }
+            Self::Choice { option, value } => write!(f, "{option}={value} is not a valid value"),
+            Self::Missing { option, needs } => {
+                write!(f, "{option} has no effect without {needs}")
+            }
+            Self::Type { unit } => {
+                write!(f, "RunOnce: {unit} is a {}, which never completes", unit.unit_type())
+            }
+            Self::RunName { unit, .. } => {
+                write!(f, "Schedule: the name {unit} is too long for the names of its runs")
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Jobs and schedules.
+
+mod job_histories;
+mod job_laws;
+mod run_histories;
+mod run_laws;
+mod settings;
