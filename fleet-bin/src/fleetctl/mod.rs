@@ -10,7 +10,7 @@
 //! | connect through ssh | `session::{ssh, tunnel}` |
 //! | limit and batch requests, and collect their failures | `concurrent`, `session::machines` |
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
-//! | find problems | `diagnosis`, `ignored_options`, `rebalance_status` |
+//! | find problems | `diagnosis`, `ignored_options`, `outdated`, `rebalance_status` |
 //! | run commands | `commands`, `follow` |
 //! | print results | `report`, `columns`, `format` |
 //! | report progress | `progress` |
@@ -29,6 +29,7 @@ mod ignored_options;
 mod local;
 mod manager_check;
 mod manifest_diff;
+mod outdated;
 mod progress;
 mod rebalance_status;
 mod report;

@@ -60,6 +60,27 @@ async fn rollback_returns_to_an_earlier_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outdated_instances_are_named() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write("web@.service", &text(1));
+    cluster.run("start web@1 web@2").await.ok();
+    cluster.run("submit web@").await.ok();
+    // An instance with a file of its own is not outdated.
+    cluster.write("web@3.service", &text(9));
+    cluster.run("start web@3").await.ok();
+    assert_eq!(cluster.run("list-unit-files -o name").await.stderr, "");
+    cluster.write("web@.service", &text(2));
+    cluster.run("submit --replace web@").await.ok();
+    cluster.run("start --replace web@2").await.ok();
+    let mut all = String::new();
+    for line in ["list-unit-files -o name", "doctor", "scale web@ 3 --dry-run"] {
+        all += &format!("$ {line}\n{}\n", cluster.run(line).await.stderr);
+    }
+    all += &cluster.run("doctor").await.stdout;
+    insta::assert_snapshot!(all, @"");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_revisions_are_errors() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write("web.service", &text(1));

@@ -39,6 +39,40 @@ fn get(port: u16) -> Option<String> {
     Some(answer)
 }
 
+/// The engine does what the printed plan says, however many units are new, changed and tied.
+#[test]
+fn applied_units_are_placed_as_planned() {
+    let cluster = Cluster::start(&[]);
+    let mut count = 0;
+    for round in 0..10_usize {
+        let mut files = Vec::new();
+        for number in 0..(round * 7) % 20 + 1 {
+            let beside = match number % 4 {
+                3 => format!("MachineOf=u{}.service\n", count - 1),
+                2 => format!("Conflicts=u{}.service\n", count - 1),
+                _ => String::new(),
+            };
+            let text = format!("{SLEEPER}[X-Fleet]\n{beside}");
+            files.push(cluster.write(&format!("u{count}.service"), &text));
+            count += 1;
+        }
+        let mut args = vec!["apply".into()];
+        args.extend(files);
+        let output = cluster.succeed(&args);
+        let planned: Vec<(&str, &str)> = output
+            .lines()
+            .filter_map(|line| line.split_once(" is placed on "))
+            .filter_map(|(unit, rest)| Some((unit, rest.split_once("...")?.0)))
+            .collect();
+        assert_eq!(planned.len(), args.len() - 1, "{output}");
+        for (unit, machine) in planned {
+            let rows = cluster.rows(unit);
+            let found = rows[0]["machine"].as_str().unwrap_or_default();
+            assert!(found.starts_with(machine), "{unit}: {machine} was planned, not {found}");
+        }
+    }
+}
+
 #[test]
 fn example_units_run_as_required() {
     let home = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use fleet_http::wire::OTHER_STORE;
 use crate::fleetctl::Context;
 use crate::fleetctl::diagnosis::{ClusterView, Diagnosis, Severity};
 use crate::fleetctl::ignored_options::{lost_sandboxing, warnings};
+use crate::fleetctl::outdated::{OutdatedInstances, outdated_instances};
 use crate::fleetctl::rebalance_status::rebalance_problems;
 use crate::fleetd::{certificate_warning, config};
 use crate::ui::error::{CliError, Exit};
@@ -66,6 +67,8 @@ async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError
         diagnoses.push(Diagnosis::problem("store", format!("{reason}{age}"), STORE_REMEDY));
     }
     diagnoses.extend(warnings(&lost_sandboxing(session, &states, &machines).await?));
+    let outdated = outdated_instances(session, &units).await?;
+    diagnoses.extend(outdated.iter().map(OutdatedInstances::diagnosis));
     diagnoses.extend(ClusterView { units, states, machines, absent }.diagnose());
     Ok(diagnoses)
 }

@@ -10,6 +10,7 @@ use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::ListArgs;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{Columns, MachineLabels, first_clause, machine_label, short_hash};
+use crate::fleetctl::outdated::outdated_instances;
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::source;
 use crate::ui::error::CliError;
@@ -107,9 +108,15 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     let session = &context.session;
     let (units, machines) = futures_util::try_join!(session.units(), session.machines())?;
     let machines = MachineLabels::new(&machines);
+    let outdated = outdated_instances(session, &units).await?;
     let rows: Vec<Row> = units.into_iter().map(|unit| Row::from_unit(unit, &machines)).collect();
     let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
-    context.output.list(&rows, &table)
+    context.output.list(&rows, &table)?;
+    for instances in outdated {
+        let (sentence, remedy) = (instances.sentence(), instances.remedy());
+        context.progress.note(&format!("{sentence}\nhelp: {remedy}"));
+    }
+    Ok(())
 }
 
 /// Returns the last `Description=` of the unit's file.

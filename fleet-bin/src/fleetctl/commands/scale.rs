@@ -13,6 +13,7 @@ use crate::fleetctl::args::subcommands::ScaleArgs;
 use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
 use crate::fleetctl::commands::stop;
 use crate::fleetctl::local::read_units;
+use crate::fleetctl::outdated::outdated_instances;
 use crate::fleetctl::session::Session;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::names::{UnitArg, unit_arg, unit_args};
@@ -37,6 +38,7 @@ pub(super) async fn run(context: &mut Context, args: ScaleArgs) -> Result<Exit, 
     let template = template(&args.template)?;
     let known = context.session.instances(&template).await?;
     let changes = changes(&template, args.count, &known)?;
+    note_outdated(context, &template, &known).await?;
     check_source(&context.session, &args.template, &changes).await?;
     let count = changes.iter().filter(|it| it.change != "none").count();
     let names = known.iter().map(|unit| unit.name.as_str());
@@ -60,6 +62,21 @@ pub(super) async fn run(context: &mut Context, args: ScaleArgs) -> Result<Exit, 
     let done = carry_out(context, &changes, args.wait).await;
     context.output.release()?;
     done.map(|()| Exit::Success)
+}
+
+/// Notes the instances that have an earlier file of their template. They stay as they are.
+async fn note_outdated(
+    context: &mut Context,
+    template: &UnitName,
+    instances: &[wire::UnitEntity],
+) -> Result<(), CliError> {
+    let mut units = instances.to_vec();
+    units.extend(context.session.unit(template).await?);
+    for instances in outdated_instances(&context.session, &units).await? {
+        let (sentence, remedy) = (instances.sentence(), instances.remedy());
+        context.progress.note(&format!("{sentence}\nhelp: {remedy}"));
+    }
+    Ok(())
 }
 
 /// Checks that some instance can be created.
