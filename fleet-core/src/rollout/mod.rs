@@ -16,7 +16,7 @@ use crate::{Generation, MachineId, TargetState};
 
 pub use advance::{Advance, MemberObservation, ObservedState, RolloutAction, RolloutTimers};
 pub use phase::{MemberFailure, RollbackCause, RolloutPhase, Shortage, StopCause};
-pub use strategy::{OnFailure, RolloutStrategy, Share, ShareError, UpdateOrder};
+pub use strategy::{CountOrPercent, CountOrPercentError, OnFailure, RolloutStrategy, UpdateOrder};
 
 /// A rolling update of a list of units, with its progress.
 ///
@@ -304,7 +304,7 @@ pub enum RolloutError {
     )]
     NothingAtOnce {
         /// The value.
-        at_once: Share,
+        at_once: CountOrPercent,
     },
     /// A percentage is above 100.
     #[error("{setting} is {percent}%: write at most 100%")]
@@ -321,7 +321,7 @@ pub enum RolloutError {
     )]
     NoMemberAdmitted {
         /// The value.
-        min_available: Share,
+        min_available: CountOrPercent,
         /// Number of members.
         members: usize,
     },
@@ -331,12 +331,14 @@ pub enum RolloutError {
 }
 
 /// Returns the highest minimum that admits one member, in the unit of `min_available`.
-fn highest_minimum(min_available: Share, members: usize) -> Share {
+fn highest_minimum(min_available: CountOrPercent, members: usize) -> CountOrPercent {
     let others = members.saturating_sub(1);
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     match min_available {
-        Share::Count(_) => Share::Count(number(others)),
-        Share::Percent(_) => Share::Percent(number(others.saturating_mul(100) / members.max(1))),
+        CountOrPercent::Count(_) => CountOrPercent::Count(number(others)),
+        CountOrPercent::Percent(_) => {
+            CountOrPercent::Percent(number(others.saturating_mul(100) / members.max(1)))
+        }
     }
 }
 

@@ -9,22 +9,22 @@ use super::RolloutError;
 /// A number of members, as a count or as a percentage of all members.
 ///
 /// ```
-/// use fleet_core::rollout::Share;
+/// use fleet_core::rollout::CountOrPercent;
 ///
-/// let share: Share = "30%".parse()?;
+/// let share: CountOrPercent = "30%".parse()?;
 /// assert_eq!((share.of(10), share.of(4)), (3, 2));
-/// assert_eq!("2".parse(), Ok(Share::Count(2)));
-/// # Ok::<(), fleet_core::rollout::ShareError>(())
+/// assert_eq!("2".parse(), Ok(CountOrPercent::Count(2)));
+/// # Ok::<(), fleet_core::rollout::CountOrPercentError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
+pub enum CountOrPercent {
     /// This many members.
     Count(u32),
     /// This percentage of the members, rounded up.
     Percent(u32),
 }
 
-impl Share {
+impl CountOrPercent {
     /// Returns the number of members that this share of `members` means. A count is returned
     /// unchanged, even if there are fewer members.
     #[must_use]
@@ -37,7 +37,7 @@ impl Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for CountOrPercent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => write!(f, "{count}"),
@@ -49,13 +49,13 @@ impl fmt::Display for Share {
 /// Error for a text that is not a share.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a number of members: write a count such as 2, or a percentage such as 25%")]
-pub struct ShareError(pub String);
+pub struct CountOrPercentError(pub String);
 
-impl FromStr for Share {
-    type Err = ShareError;
+impl FromStr for CountOrPercent {
+    type Err = CountOrPercentError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || ShareError(text.to_owned());
+        let error = || CountOrPercentError(text.to_owned());
         let (digits, share): (&str, fn(u32) -> Self) = match text.strip_suffix('%') {
             Some(digits) => (digits, Self::Percent),
             None => (text, Self::Count),
@@ -97,10 +97,10 @@ pub enum UpdateOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RolloutStrategy {
     /// Maximum number of members in a batch, at least one.
-    pub at_once: Share,
+    pub at_once: CountOrPercent,
     /// Minimum number of healthy members. The rollout changes no healthy member if fewer than these
     /// would remain.
-    pub min_available: Share,
+    pub min_available: CountOrPercent,
     /// Time for which a member must be healthy without interruption before it counts as updated.
     pub settle: Duration,
     /// Time in which a member of a batch must become healthy. It begins when the rollout observes
@@ -117,8 +117,8 @@ impl Default for RolloutStrategy {
     /// rollback on failure.
     fn default() -> Self {
         Self {
-            at_once: Share::Count(1),
-            min_available: Share::Count(0),
+            at_once: CountOrPercent::Count(1),
+            min_available: CountOrPercent::Count(0),
             settle: Duration::from_secs(5),
             deadline: Duration::from_secs(300),
             on_failure: OnFailure::default(),
@@ -138,11 +138,11 @@ impl RolloutStrategy {
     pub fn check(&self, members: usize, existing: usize) -> Result<(), RolloutError> {
         let shares = [("at_once", self.at_once), ("min_available", self.min_available)];
         for (setting, share) in shares {
-            if let Share::Percent(percent @ 101..) = share {
+            if let CountOrPercent::Percent(percent @ 101..) = share {
                 return Err(RolloutError::PercentTooHigh { setting, percent });
             }
         }
-        if matches!(self.at_once, Share::Count(0) | Share::Percent(0)) {
+        if matches!(self.at_once, CountOrPercent::Count(0) | CountOrPercent::Percent(0)) {
             return Err(RolloutError::NothingAtOnce { at_once: self.at_once });
         }
         if self.deadline.is_zero() {

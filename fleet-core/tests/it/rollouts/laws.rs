@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fleet_core::TargetState;
 use fleet_core::rollout::{
-    Advance, Member, MemberObservation, MemberState, OnFailure, Rollout, RolloutAction,
-    RolloutPhase, RolloutStrategy, RolloutTimers, Share,
+    Advance, CountOrPercent, Member, MemberObservation, MemberState, OnFailure, Rollout,
+    RolloutAction, RolloutPhase, RolloutStrategy, RolloutTimers,
 };
 use proptest::prelude::*;
 
@@ -69,8 +69,11 @@ fn event(members: usize) -> impl Strategy<Value = Event> {
     ]
 }
 
-fn share() -> impl Strategy<Value = Share> {
-    prop_oneof![(0..5_u32).prop_map(Share::Count), (0..=100_u32).prop_map(Share::Percent)]
+fn share() -> impl Strategy<Value = CountOrPercent> {
+    prop_oneof![
+        (0..5_u32).prop_map(CountOrPercent::Count),
+        (0..=100_u32).prop_map(CountOrPercent::Percent)
+    ]
 }
 
 fn strategy() -> impl Strategy<Value = RolloutStrategy> {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fleet_core::rollout::{
-    Member, RollbackCause, Rollout, RolloutPhase, RolloutRequestError, RolloutStrategy, Share,
+    CountOrPercent, Member, RollbackCause, Rollout, RolloutPhase, RolloutRequestError,
+    RolloutStrategy,
 };
 
 use crate::wrap::wrap;
@@ -28,13 +29,13 @@ fn shares_are_rounded_up() {
         ("100%", 7, 7),
     ];
     for (text, members, expected) in table {
-        let share: Share = text.parse().unwrap();
+        let share: CountOrPercent = text.parse().unwrap();
         assert_eq!((share.of(members), share.to_string().as_str()), (expected, text), "{members}");
     }
     for text in ["", "%", "-1", "+1", "1.5", "2 %", "99999999999", "half"] {
-        assert!(text.parse::<Share>().is_err(), "{text}");
+        assert!(text.parse::<CountOrPercent>().is_err(), "{text}");
     }
-    let error = "half".parse::<Share>().unwrap_err();
+    let error = "half".parse::<CountOrPercent>().unwrap_err();
     insta::assert_snapshot!(wrap(&error.to_string()), @r#"
 "half" is not a number of members: write a count such as 2, or a percentage such as 25%
 "#);
@@ -82,8 +83,8 @@ deadline is 0, so every member would fail: write a longer time, such as 5min
 fn suggested_minimum_is_the_highest_valid_one() {
     for count in 1..=120 {
         for (valid, invalid) in [
-            (Share::Count(count - 1), Share::Count(count)),
-            (Share::Percent((count - 1) * 100 / count), Share::Percent(100)),
+            (CountOrPercent::Count(count - 1), CountOrPercent::Count(count)),
+            (CountOrPercent::Percent((count - 1) * 100 / count), CountOrPercent::Percent(100)),
         ] {
             let with = |min_available| {
                 let strategy = RolloutStrategy { min_available, ..RolloutStrategy::default() };

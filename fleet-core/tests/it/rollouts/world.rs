@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fleet_core::rollout::{
-    Advance, Member, MemberId, MemberObservation, MemberState, ObservedState, Rollout,
-    RolloutAction, RolloutPhase, RolloutStrategy, RolloutTimers, Share, UnitTarget,
+    Advance, CountOrPercent, Member, MemberId, MemberObservation, MemberState, ObservedState,
+    Rollout, RolloutAction, RolloutPhase, RolloutStrategy, RolloutTimers, UnitTarget,
 };
 use fleet_core::{Generation, TargetState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -70,7 +70,7 @@ pub(super) fn member(number: usize, from: Option<UnitTarget>, to: UnitTarget) ->
 
 /// Returns a strategy with a settle time of five seconds and a deadline of a minute.
 pub(super) fn strategy(at_once: &str, min_available: &str) -> RolloutStrategy {
-    let share = |text: &str| text.parse::<Share>().unwrap();
+    let share = |text: &str| text.parse::<CountOrPercent>().unwrap();
     RolloutStrategy {
         at_once: share(at_once),
         min_available: share(min_available),
