@@ -89,10 +89,11 @@ impl LocalUnits {
 pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<LocalUnits, CliError> {
     let mut local = LocalUnits::default();
     for UnitArg { name, path } in &args {
+        // As a unit, the folder `web@.service.d` would be an instance of `web@.service`.
+        if are_drop_ins_of(&args, path)? {
+            continue;
+        }
         let Some((found, source)) = find(name, path)? else {
-            if are_drop_ins_of(&args, path)? {
-                continue;
-            }
             refuse_other_quadlet(path)?;
             let unused = own_drop_ins(name, path)?.into_iter();
             local.add_findings(unused.map(|it| unused_drop_ins(&it, Severity::Warning)).collect());
@@ -116,10 +117,11 @@ pub(crate) fn read_units(args: Vec<UnitArg>) -> Result<LocalUnits, CliError> {
 ///
 /// The argument is a drop-in or a folder of drop-ins, but its unit is not given.
 fn are_drop_ins_of(args: &[UnitArg], path: &Path) -> Result<bool, CliError> {
+    let others = args.iter().filter(|unit| unit.path != *path);
     // As an argument, the name counts as that of a service.
     let path = path.with_extension("");
     let Some(folder) = drop_in_folder(&path).filter(|_| path.exists()) else { return Ok(false) };
-    if args.iter().any(|unit| has_drop_ins_in(&unit.name, &unit.path, &folder)) {
+    if others.into_iter().any(|unit| has_drop_ins_in(&unit.name, &unit.path, &folder)) {
         return Ok(true);
     }
     Err(CliError::failed(format!("cannot send the drop-ins in {} alone", path.display()))

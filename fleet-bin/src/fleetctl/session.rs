@@ -235,6 +235,13 @@ impl Session {
             Err(error @ ClientError::Api { status: 404 | 412, .. }) => {
                 Ok(WriteOutcome::Changed(cannot(what, error)))
             }
+            Err(ClientError::Api { status: 405, .. }) => {
+                Err(CliError::failed(format!("cannot {what}: this fleetd is older than fleetctl"))
+                    .help("upgrade fleetd, or use the fleetctl of its version"))
+            }
+            Err(error @ ClientError::Api { status: 413, .. }) => {
+                Err(cannot(what, error).help("give fewer files at a time"))
+            }
             Err(error) => Err(cannot(what, error)),
         }
     }
@@ -336,8 +343,8 @@ impl Session {
 pub(crate) enum WriteOutcome {
     /// All were written, and have these generations.
     Written(BTreeMap<UnitName, Generation>),
-    /// Nothing was written, because other clients have changed the units since they were read. This
-    /// is the error to report unless the write is tried again.
+    /// The writes were not made, or only some of many, because other clients have changed the units
+    /// since they were read. This is the error to report unless the write is tried again.
     Changed(CliError),
 }
 

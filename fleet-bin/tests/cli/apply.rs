@@ -212,6 +212,18 @@ async fn apply_writes_all_units_or_none() {
     assert!(cluster.run("cat a").await.stdout.contains("2d"));
 }
 
+/// As a unit, the folder would be the instance `.service.d` of the template.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drop_ins_of_a_template_are_no_instance() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write("t@.service", WEB);
+    std::fs::create_dir(cluster.folder().join("t@.service.d")).unwrap();
+    cluster.write("t@.service.d/a.conf", "[Service]\nNice=1\n");
+    cluster.run("apply t@.service t@.service.d").await.ok();
+    assert_eq!(cluster.run("list-unit-files -o name").await.stdout, "t@.service\n");
+    assert_eq!(cluster.run("submit t@.service.d").await.code, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn apply_omits_unrelated_waiting_units() {
     let cluster = Cluster::start(&["m1"]).await;

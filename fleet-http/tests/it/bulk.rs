@@ -136,12 +136,10 @@ async fn changed_cluster_refuses_a_planned_write() {
     let writes = writes().if_unchanged_since(&revision);
     server.client().write_units(&writes).await.unwrap();
     insta::assert_snapshot!(all.replace(": ", ":\n  ").replace("made, ", "made,\n  "), @r"
-    412 nothing was written:
-      since the plan was made,
+    412 since the plan was made,
       machine m2, the placement of a.service changed:
       plan again
-    412 nothing was written:
-      since the plan was made,
+    412 since the plan was made,
       u.service, v.service, w.service, x.service, y.service and 1 more changed:
       plan again
     ");
@@ -170,6 +168,35 @@ async fn many_units_are_written_in_steps() {
     let destroy = names.iter().fold(UnitWrites::default(), UnitWrites::destroy);
     server.client().write_units(&destroy).await.unwrap();
     assert_eq!(units(&server).await.0.len(), 0);
+}
+
+#[tokio::test]
+async fn too_large_unit_leaves_no_other_unit() {
+    let server = Server::start().await;
+    let text =
+        |size: usize| format!("[Service]\nExecStart=/a\n{}#\n", "# aaaaaa\n".repeat(size / 9));
+    let file = |size| UnitUpload::new(UnitFile::parse(text(size)).unwrap());
+    let writes = (0..40).fold(UnitWrites::default(), |writes, number| {
+        writes.put(&name(&format!("{number}.service")), &upload(number))
+    });
+    let refused = refusal(&server, writes.put(&name("z.service"), &file(1 << 20))).await;
+    assert!(refused.starts_with("400 the store"), "{refused}");
+    // Earlier files do not make a file too large that fits alone.
+    let large = |size: usize| UnitWrites::default().put(&name("z.service"), &file(size));
+    for size in [100_000, 1_000_000, 1_000_010] {
+        server.client().write_units(&large(size)).await.unwrap();
+    }
+    assert_eq!(server.client().revisions(&name("z.service")).await.unwrap().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn unchanged_units_are_not_written_again() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "loaded").await;
+    let before = units(&server).await;
+    let same = UnitWrites::default().set_desired(&name("a.service"), TargetState::Loaded);
+    server.client().write_units(&same).await.unwrap();
+    assert_eq!(units(&server).await, before);
 }
 
 #[tokio::test]

@@ -22,6 +22,19 @@ pub struct BulkWrite<'a> {
     pub writes: Vec<UnitWrite>,
     /// Condition that no leader has written placements since the snapshot, if that is required.
     pub placements: Option<PlacementsUnchanged>,
+    /// Whether to destroy units even if the mirror may not know their latest placements. The engine
+    /// then removes a remaining placement, as for every missing unit.
+    pub any_placement: bool,
+}
+
+/// Error of a bulk write.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct BulkError {
+    /// The cause.
+    pub error: RegistryError,
+    /// Number of writes that were made before, in the order of the list.
+    pub written: usize,
 }
 
 /// Condition that no leader has placed or removed units meanwhile.
@@ -71,14 +84,35 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Changed`] or [`RegistryError::NotFound`] when a unit is not as in the
-    /// snapshot, and [`RegistryError::Conflict`] when the placements are not. Nothing is written
-    /// then, or only earlier steps.
+    /// [`BulkError`] with the number of writes that were made before, in earlier steps. Its cause
+    /// is [`RegistryError::Changed`] or [`RegistryError::NotFound`] when a unit is not as in the
+    /// snapshot, and [`RegistryError::Conflict`] when the placements are not.
     pub async fn write_units(
         &self,
         bulk: &BulkWrite<'_>,
         mirror: &Mirror,
-    ) -> Result<Revision, RegistryError> {
+    ) -> Result<Revision, BulkError> {
+        let steps = self.bulk_steps(bulk, mirror).await;
+        let steps = steps.map_err(|error| BulkError { error, written: 0 })?;
+        let (mut revision, mut written) = (bulk.seen.revision, 0);
+        for step in steps {
+            let count = step.count;
+            if let Some(applied) =
+                self.commit_step(step).await.map_err(|error| BulkError { error, written })?
+            {
+                revision = applied;
+            }
+            written += count;
+        }
+        Ok(revision)
+    }
+
+    /// Packs the writes into as few transactions as possible.
+    async fn bulk_steps(
+        &self,
+        bulk: &BulkWrite<'_>,
+        mirror: &Mirror,
+    ) -> Result<Vec<BulkStep>, RegistryError> {
         let mut steps = vec![BulkStep::default()];
         // The first step may make the leader place units, so only this one has the condition.
         if let Some(PlacementsUnchanged(last)) = bulk.placements {
@@ -86,40 +120,48 @@ impl Registry {
             steps[0].units.push(None);
         }
         for write in &bulk.writes {
-            let group = self.bulk_transaction(write, bulk.seen, mirror).await?;
+            let group = self.bulk_transaction(write, bulk, mirror).await?;
             if !steps.last_mut().is_some_and(|step| step.try_add(write.name(), &group)) {
                 let mut step = BulkStep::default();
                 step.add(write.name(), &group);
                 steps.push(step);
             }
         }
-        let mut revision = bulk.seen.revision;
-        for step in steps.into_iter().filter(|step| !step.transaction.writes.is_empty()) {
-            revision = match self.store.commit(step.transaction).await? {
-                Commit::Applied(revision) => revision,
-                Commit::Refused { condition, found } => {
-                    let unit = step.units.into_iter().nth(condition).flatten();
-                    return Err(match (unit, found) {
-                        (None, _) => RegistryError::Conflict,
-                        (Some(name), Some(Entry { modified, .. })) => {
-                            RegistryError::Changed { name, modified }
-                        }
-                        (Some(name), None) => RegistryError::NotFound { name },
-                    });
-                }
-            };
+        // A unit that is too large for any transaction must not leave half of the others.
+        for step in &steps {
+            step.transaction.check()?;
         }
-        Ok(revision)
+        Ok(steps)
+    }
+
+    /// Commits a step, unless it writes nothing.
+    async fn commit_step(&self, step: BulkStep) -> Result<Option<Revision>, RegistryError> {
+        if step.transaction.writes.is_empty() {
+            return Ok(None);
+        }
+        match self.store.commit(step.transaction).await? {
+            Commit::Applied(revision) => Ok(Some(revision)),
+            Commit::Refused { condition, found } => {
+                let unit = step.units.into_iter().nth(condition).flatten();
+                Err(match (unit, found) {
+                    (None, _) => RegistryError::Conflict,
+                    (Some(name), Some(Entry { modified, .. })) => {
+                        RegistryError::Changed { name, modified }
+                    }
+                    (Some(name), None) => RegistryError::NotFound { name },
+                })
+            }
+        }
     }
 
     /// Returns the transaction of one write. Its first condition is that the unit is as in `seen`.
     async fn bulk_transaction(
         &self,
         write: &UnitWrite,
-        seen: &Snapshot,
+        bulk: &BulkWrite<'_>,
         mirror: &Mirror,
     ) -> Result<Transaction, RegistryError> {
-        let name = write.name();
+        let (name, seen) = (write.name(), bulk.seen);
         let key = self.key(&Key::Unit(name.clone()));
         let known = seen.unit(name.as_str()).map(|unit| UnitRecord {
             content: ContentId::of(unit.file.source()),
@@ -145,7 +187,8 @@ impl Registry {
                     Some(known) => {
                         let before = seen.unit(name.as_str()).map(|unit| unit.file.source());
                         let before = (known.content, before);
-                        let revision = self.next_revision(name, before, content).await?;
+                        let after = (content, unit.file.source().len());
+                        let revision = self.next_revision(name, before, after).await?;
                         (UnitRecord { content, ..known.with_desired(desired) }, revision)
                     }
                     None => {
@@ -158,7 +201,7 @@ impl Registry {
             (UnitWrite::Destroy(_), None) if !is_unreadable => return Err(missing()),
             (UnitWrite::Destroy(_), _) => {
                 let placements = mirror.placements_of(name);
-                return Ok(self.destroy_transaction(name, same, &placements, true));
+                return Ok(self.destroy_transaction(name, same, &placements, !bulk.any_placement));
             }
             (UnitWrite::SetDesired(_, desired), Some(known)) => known.with_desired(*desired),
             (UnitWrite::Restart(_), Some(known)) => {
@@ -167,6 +210,9 @@ impl Registry {
             }
             (UnitWrite::SetDesired(..) | UnitWrite::Restart(_), None) => return Err(missing()),
         };
+        if Some(record) == known {
+            return Ok(Transaction::new().when(same));
+        }
         Ok(Transaction::new().when(same).put(key, encode_unit(&record)))
     }
 }
@@ -177,6 +223,8 @@ struct BulkStep {
     transaction: Transaction,
     /// Unit that each condition expects to be unchanged.
     units: Vec<Option<UnitName>>,
+    /// Number of units.
+    count: usize,
 }
 
 impl BulkStep {
@@ -197,6 +245,7 @@ impl BulkStep {
         let (conditions, writes) = self.missing(group);
         let first = group.conditions.first().map(|condition| &condition.key);
         let of = |condition: &Condition| (Some(&condition.key) == first).then(|| unit.clone());
+        self.count += 1;
         self.units.extend(conditions.iter().map(of));
         self.transaction.conditions.extend(conditions);
         self.transaction.writes.extend(writes);

@@ -35,7 +35,7 @@ use crate::{Commit, Condition, Entry, Layout, LeaseId, Store, StoreError, Transa
 use group_commit::GroupCommit;
 use leadership::raised_epoch_base;
 
-pub use self::bulk::{BulkWrite, PlacementsUnchanged, UnitWrite};
+pub use self::bulk::{BulkError, BulkWrite, PlacementsUnchanged, UnitWrite};
 pub use crate::codec::CodecError;
 pub use crate::layout::{ContentId, ContentIdError, Key};
 pub use error::RegistryError;

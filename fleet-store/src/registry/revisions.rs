@@ -16,8 +16,11 @@ use crate::{Condition, Entry, Transaction};
 /// Maximum number of revisions that are kept for a unit, including the current one.
 const MAX_REVISIONS: usize = 10;
 
-/// Maximum total size of the earlier files that are kept for a unit, in bytes.
+/// Maximum size of the stored history of a unit, in bytes.
 const MAX_BYTES: usize = 128 << 10;
+
+/// Upper bound of the size of all other keys and values in the transaction of a unit, in bytes.
+const OTHER_BYTES: usize = 8 << 10;
 
 /// A file that a unit has or had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,14 +85,15 @@ impl Registry {
         Transaction::new().put(self.key(&Key::Revisions(name.clone())), encode_revisions(&[first]))
     }
 
-    /// Returns the write that adds a revision to the history of a unit, whose file with the ID
-    /// `before` is replaced. `source` has its bytes; `None` if they cannot be read. The result is
-    /// empty if the file stays, or if a newer version of fleet wrote the history.
+    /// Returns the write that adds a revision to the history of a unit. Its file with the ID
+    /// `before` is replaced by the file `after`, of `size` bytes. `source` has the bytes of the replaced
+    /// file; `None` if they cannot be read. The result is empty if the file stays, or if a newer
+    /// version of fleet wrote the history.
     pub(super) async fn next_revision(
         &self,
         name: &UnitName,
         (before, source): (ContentId, Option<&[u8]>),
-        after: ContentId,
+        (after, size): (ContentId, usize),
     ) -> Result<Transaction, RegistryError> {
         if before == after {
             return Ok(Transaction::new());
@@ -103,6 +107,9 @@ impl Registry {
             Some(Err(_)) | None => Vec::new(),
         };
         let next = with_revision(revisions, (before, source), after, wall_millis());
+        // The new file is in the same transaction.
+        let room = Transaction::MAX_BYTES.saturating_sub(size + OTHER_BYTES);
+        let next = within(next, MAX_BYTES.min(room));
         let key = self.key(&key);
         let same = match entry {
             Some(entry) => Condition::modified_at(&key, entry.modified),
@@ -135,10 +142,16 @@ fn with_revision(
     };
     let number = number + 1;
     revisions.push(StoredRevision { number, written_at, content: after, source: None });
-    let size = |it: &StoredRevision| it.source.as_ref().map_or(0, Vec::len);
-    let mut total: usize = revisions.iter().map(size).sum();
-    while revisions.len() > MAX_REVISIONS || (total > MAX_BYTES && revisions.len() > 1) {
-        total -= size(&revisions.remove(0));
+    revisions
+}
+
+/// Removes the oldest revisions beyond the limits. `size` is the maximum size of the encoding, in
+/// bytes. The current revision stays.
+fn within(mut revisions: Vec<StoredRevision>, size: usize) -> Vec<StoredRevision> {
+    let excess = revisions.len().saturating_sub(MAX_REVISIONS);
+    revisions.drain(..excess);
+    while revisions.len() > 1 && encode_revisions(&revisions).len() > size {
+        revisions.remove(0);
     }
     revisions
 }
@@ -166,6 +179,7 @@ mod tests {
             let source = vec![b'a'; number];
             let (before, after) = ((id(number), Some(&*source)), id(number + 1));
             revisions = with_revision(revisions, before, after, Some(number as u64));
+            revisions = within(revisions, MAX_BYTES);
         }
         insta::assert_snapshot!(render(&revisions), @r"
         4 at Some(3): 4 bytes
@@ -199,16 +213,18 @@ mod tests {
         let id = |number: u8| ContentId::of(&[number]);
         let mut revisions = Vec::new();
         for number in 1..=4 {
-            let source = vec![b'a'; MAX_BYTES / 2];
+            let source = vec![b'a'; MAX_BYTES / 3];
             revisions = with_revision(revisions, (id(number), Some(&source)), id(number + 1), None);
+            revisions = within(revisions, MAX_BYTES);
         }
         insta::assert_snapshot!(render(&revisions), @r"
-        3 at None: 65536 bytes
-        4 at None: 65536 bytes
+        3 at None: 43690 bytes
+        4 at None: 43690 bytes
         5 at None: current
         ");
         let huge = vec![b'a'; MAX_BYTES + 1];
         let revisions = with_revision(revisions, (id(5), Some(&huge)), id(6), None);
+        let revisions = within(revisions, MAX_BYTES);
         assert_eq!(revisions.len(), 1, "{}", render(&revisions));
     }
 }

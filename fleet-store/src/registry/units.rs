@@ -332,7 +332,8 @@ impl Registry {
             Some(before) if before == content => return Ok(put),
             Some(before) => {
                 let source = self.stored_file(before).await.ok();
-                self.next_revision(&unit.name, (before, source.as_deref()), content).await?
+                let after = (content, unit.file.source().len());
+                self.next_revision(&unit.name, (before, source.as_deref()), after).await?
             }
         };
         Ok(put.and(revision))

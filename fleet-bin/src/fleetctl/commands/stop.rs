@@ -1,6 +1,7 @@
 //! `stop`, `unload`, `destroy` and `restart`: change units that the cluster knows. To destroy a
 //! unit that does not exist is no error, as in fleet v1.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::io::{IsTerminal as _, Write as _};
 
@@ -105,18 +106,20 @@ pub(super) async fn destroy(
         confirm_patterns(args, &units).await?;
     }
     let session = &context.session;
-    let ((names, absent), _) = write_prepared(session, "destroy", async || {
+    let mut known_before: Option<BTreeSet<UnitName>> = None;
+    let (names, _) = write_prepared(session, "destroy", async || {
         let known = buffered(units.iter().map(|unit| session.unit(&unit.name))).await;
         let known = CliError::all_or_none(known)?;
-        let is_known = units.iter().zip(known).map(|(unit, known)| (&unit.name, known.is_some()));
-        let (names, absent): (Vec<_>, Vec<_>) = is_known.partition(|(_, is_known)| *is_known);
-        let names: Vec<UnitName> = names.into_iter().map(|(name, _)| name.clone()).collect();
-        let writes = names.iter().fold(UnitWrites::default(), UnitWrites::destroy);
-        Ok(((names, absent), writes))
+        let known = units.iter().zip(known).filter(|(_, known)| known.is_some());
+        let names: Vec<&UnitName> = known.map(|(unit, _)| &unit.name).collect();
+        // An attempt that failed may have destroyed some of the units.
+        let before =
+            known_before.get_or_insert_with(|| names.iter().copied().cloned().collect()).clone();
+        Ok((before, names.into_iter().fold(UnitWrites::default(), UnitWrites::destroy)))
     })
     .await?;
-    for (name, _) in absent {
-        report_absent(context, name).await?;
+    for unit in units.iter().filter(|unit| !names.contains(&unit.name)) {
+        report_absent(context, &unit.name).await?;
     }
     let target = |name| {
         let (action, goal) = (Action::Destroy, Goal::Gone);

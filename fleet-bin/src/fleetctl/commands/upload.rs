@@ -47,16 +47,16 @@ impl UploadStep {
     /// Adds the write of the unit. It is made only if the cluster still has the file that this
     /// program has seen.
     pub(super) fn add_to(&self, writes: UnitWrites) -> UnitWrites {
-        let (name, known) = (&self.name, self.known.as_ref());
-        let Some(file) = &self.file else {
-            return match self.goal {
-                Some(goal) => writes.set_desired(name, goal),
-                None => writes,
-            };
+        let name = &self.name;
+        let writes = match (&self.file, self.goal) {
+            // Without a goal, the unit keeps the desired state that it has then.
+            (Some(file), goal) => {
+                writes.put(name, &UnitUpload::new(file.clone()).with_desired(goal))
+            }
+            (None, Some(goal)) => writes.set_desired(name, goal),
+            (None, None) => return writes,
         };
-        let desired = self.goal.or_else(|| known.and_then(wire::UnitEntity::desired));
-        let writes = writes.put(name, &UnitUpload::new(file.clone()).with_desired(desired));
-        match known.map(|known| known.hash.parse()) {
+        match self.known.as_ref().map(|known| known.hash.parse()) {
             None => writes.expect(name, None),
             Some(Ok(hash)) => writes.expect(name, Some(hash)),
             // A broken unit has no hash.
@@ -77,7 +77,7 @@ pub(super) fn writes(steps: &[UploadStep]) -> UnitWrites {
 /// # Errors
 ///
 /// The preparation or the request failed, or other clients keep changing the units. Nothing was
-/// written then.
+/// written then, unless the error gives a number of written units.
 pub(super) async fn write_prepared<T>(
     session: &Session,
     verb: &str,

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{Revision, Snapshot, TargetState, Unit};
 use fleet_store::RegistryError;
-use fleet_store::registry::{BulkWrite, NewUnit, PlacementsUnchanged, UnitWrite};
+use fleet_store::registry::{BulkError, BulkWrite, NewUnit, PlacementsUnchanged, UnitWrite};
 use fleet_unitfile::UnitName;
 
 use super::extract::{Params, plan_report, read_body, revision_of, tag_of};
@@ -22,6 +22,9 @@ use crate::wire::{BulkReport, BulkRequest, PlanReport, PutUnit, WrittenUnit, dec
 
 /// Maximum number of attempts when other writers change the units concurrently.
 const MAX_ATTEMPTS: usize = 10;
+
+/// Number of attempts that require the latest placements of destroyed units to be known.
+const STRICT_ATTEMPTS: usize = 7;
 
 /// Time to wait in each attempt for the change of another writer to be visible.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -56,37 +59,112 @@ pub(crate) async fn write(
 ) -> Result<Response, Failure> {
     let is_dry = params.dry_run()?;
     let (head, body) = request.into_parts();
-    let request = decode_bulk(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
-    for _ in 0..MAX_ATTEMPTS {
-        // The condition is older than the snapshot, so it covers every later placement.
-        let placements = PlacementsUnchanged::since_now(&api.mirror);
+    let mut request = decode_bulk(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
+    check_names(&request)?;
+    if is_dry {
         let known = api.view()?;
         check_unchanged(&api, &request)?;
-        let Prepared { writes, after } = prepare(&api, &request, &known)?;
-        if is_dry {
-            let revision = tag_of(&api.mirror, known.revision);
-            let plan = PlanReport { revision, ..plan_report(after).await? };
-            return Ok(Json(plan).into_response());
-        }
-        let placements = request.if_unchanged_since.is_some().then_some(placements);
-        let bulk = BulkWrite { seen: &known, writes, placements };
-        match api.registry.write_units(&bulk, &api.mirror).await {
+        let Prepared { after, .. } = prepare(&api, &request, &known)?;
+        let revision = tag_of(&api.mirror, known.revision);
+        let plan = PlanReport { revision, ..plan_report(after).await? };
+        return Ok(Json(plan).into_response());
+    }
+    let names: BTreeSet<String> = names(&request).map(str::to_owned).collect();
+    for attempt in 1..=MAX_ATTEMPTS {
+        match write_once(&api, &request, attempt > STRICT_ATTEMPTS).await {
             Ok(revision) => {
                 api.wait_until_visible(revision).await;
-                return Ok(
-                    (StatusCode::ACCEPTED, Json(report(&*api.view()?, &bulk))).into_response()
-                );
+                let report = report(&*api.view()?, &names);
+                return Ok((StatusCode::ACCEPTED, Json(report)).into_response());
             }
-            Err(RegistryError::Changed { modified, .. }) if modified > known.revision => {
-                wait_for(&api, modified).await;
+            Err(AttemptError::Final(failure)) => {
+                return Err(with_progress(failure, names.len(), &request));
             }
-            Err(RegistryError::NotFound { .. } | RegistryError::Conflict) => {
-                wait_for(&api, known.revision.next()).await;
+            Err(AttemptError::Outdated { written, visible }) => {
+                remove_written(&mut request, written);
+                wait_for(&api, visible).await;
             }
-            Err(error) => return Err(error.into()),
         }
     }
-    Err(RegistryError::Conflict.into())
+    Err(with_progress(RegistryError::Conflict.into(), names.len(), &request))
+}
+
+/// Error of one attempt.
+enum AttemptError {
+    Final(Failure),
+    /// Another writer has changed the cluster after `written` writes of the request. The view of it
+    /// is recent enough at revision `visible`.
+    Outdated {
+        written: usize,
+        visible: Revision,
+    },
+}
+
+impl From<Failure> for AttemptError {
+    fn from(failure: Failure) -> Self {
+        Self::Final(failure)
+    }
+}
+
+/// Prepares and makes all writes of the request.
+async fn write_once(
+    api: &SharedApi,
+    request: &BulkRequest,
+    any_placement: bool,
+) -> Result<Revision, AttemptError> {
+    // The condition is older than the snapshot, so it covers every later placement.
+    let placements = PlacementsUnchanged::since_now(&api.mirror);
+    let known = api.view()?;
+    check_unchanged(api, request)?;
+    let Prepared { writes, .. } = prepare(api, request, &known)?;
+    let placements = request.if_unchanged_since.is_some().then_some(placements);
+    let bulk = BulkWrite { seen: &known, writes, placements, any_placement };
+    let BulkError { error, written } = match api.registry.write_units(&bulk, &api.mirror).await {
+        Ok(revision) => return Ok(revision),
+        Err(error) => error,
+    };
+    match error {
+        RegistryError::Changed { modified, .. } if modified > known.revision => {
+            Err(AttemptError::Outdated { written, visible: modified })
+        }
+        RegistryError::NotFound { .. } | RegistryError::Conflict => {
+            Err(AttemptError::Outdated { written, visible: known.revision.next() })
+        }
+        error => Err(AttemptError::Final(error.into())),
+    }
+}
+
+/// Removes the first writes, which were made, from a request.
+fn remove_written(request: &mut BulkRequest, mut written: usize) {
+    if written == 0 {
+        return;
+    }
+    let done: Vec<String> = names(request).take(written).map(str::to_owned).collect();
+    done.iter().for_each(|name| drop(request.expected_hashes.remove(name)));
+    // The plan was carried out in part, so the cluster has changed since.
+    request.if_unchanged_since = None;
+    let units = written.min(request.units.len());
+    request.units.drain(..units);
+    written -= units;
+    for list in [&mut request.destroy, &mut request.restart] {
+        let count = written.min(list.len());
+        list.drain(..count);
+        written -= count;
+    }
+}
+
+/// Adds to an error how many of `total` units were written.
+fn with_progress(failure: Failure, total: usize, left: &BulkRequest) -> Failure {
+    match total - names(left).count() {
+        0 => failure,
+        written => failure.with_context(&format!("only {written} of {total} units were written")),
+    }
+}
+
+/// Returns the names of the units in the order of their writes.
+fn names(request: &BulkRequest) -> impl Iterator<Item = &str> {
+    let units = request.units.iter().map(|entity| entity.name.as_deref().unwrap_or_default());
+    units.chain(request.destroy.iter().chain(&request.restart).map(String::as_str))
 }
 
 async fn wait_for(api: &SharedApi, revision: Revision) {
@@ -94,10 +172,9 @@ async fn wait_for(api: &SharedApi, revision: Revision) {
     drop(tokio::time::timeout(VISIBILITY_TIMEOUT, api.mirror.wait_for(revision)).await);
 }
 
-/// Returns the generations of the written units.
-fn report(known: &Snapshot, bulk: &BulkWrite<'_>) -> BulkReport {
-    let names: BTreeSet<&UnitName> = bulk.writes.iter().map(UnitWrite::name).collect();
-    let units = names.into_iter().filter_map(|name| known.unit(name.as_str()));
+/// Returns the generations of the units that exist.
+fn report(known: &Snapshot, names: &BTreeSet<String>) -> BulkReport {
+    let units = names.iter().filter_map(|name| known.unit(name));
     let written = |unit: &Arc<Unit>| WrittenUnit {
         generation: unit.generation.0,
         name: unit.name.to_string(),
@@ -127,7 +204,7 @@ fn check_unchanged(api: &SharedApi, request: &BulkRequest) -> Result<(), Failure
         count => format!(" and {count} more"),
     };
     Err(refused(format!(
-        "nothing was written: since the plan was made, {}{more} changed: plan again",
+        "since the plan was made, {}{more} changed: plan again",
         listed.join(", ")
     )))
 }
@@ -139,7 +216,6 @@ struct Prepared {
 }
 
 fn prepare(api: &SharedApi, request: &BulkRequest, known: &Snapshot) -> Result<Prepared, Failure> {
-    check_names(request)?;
     check_hashes(request, known)?;
     let mut prepared = Prepared { writes: Vec::new(), after: Snapshot::clone(known) };
     for entity in &request.units {
@@ -168,10 +244,8 @@ fn prepare(api: &SharedApi, request: &BulkRequest, known: &Snapshot) -> Result<P
 
 /// Checks that no unit is written twice, because only one of the writes could take effect.
 fn check_names(request: &BulkRequest) -> Result<(), Failure> {
-    let mut names = BTreeSet::new();
-    let units = request.units.iter().map(|entity| entity.name.as_deref().unwrap_or_default());
-    let others = request.destroy.iter().chain(&request.restart).map(String::as_str);
-    match units.chain(others).find(|name| !names.insert(*name)) {
+    let mut seen = BTreeSet::new();
+    match names(request).find(|name| !seen.insert(*name)) {
         Some(twice) => Err(Failure::bad_request(format!(
             "{twice} is in the request twice: name each unit once"
         ))),
@@ -205,6 +279,9 @@ fn check_hashes(request: &BulkRequest, known: &Snapshot) -> Result<(), Failure> 
 fn put(api: &SharedApi, entity: &PutUnit, prepared: &mut Prepared) -> Result<(), Failure> {
     let name = UnitName::parse(entity.name.as_deref().unwrap_or_default());
     let name = name.map_err(Failure::bad_request)?;
+    if entity.generation.is_some() {
+        return Err(Failure::bad_request("only a PUT of one unit can set its generation"));
+    }
     let desired = desired_state(&name, entity)?;
     let known = prepared.after.unit(name.as_str()).map(|unit| Unit::clone(unit));
     let Some(sent) = validated_file(entity)? else {
