@@ -86,9 +86,9 @@ impl Registry {
     }
 
     /// Returns the write that adds a revision to the history of a unit. Its file with the ID
-    /// `before` is replaced by the file `after`, of `size` bytes. `source` has the bytes of the replaced
-    /// file; `None` if they cannot be read. The result is empty if the file stays, or if a newer
-    /// version of fleet wrote the history.
+    /// `before` is replaced by the file `after`, of `size` bytes. `source` has the bytes of the
+    /// replaced file; `None` if they cannot be read. The result is empty if the file stays, or if a
+    /// newer version of fleet wrote the history.
     pub(super) async fn next_revision(
         &self,
         name: &UnitName,
