@@ -41,15 +41,16 @@ impl UnitWrites {
         self
     }
 
-    /// Makes nothing of this unless the unit has a file with this hash now, or does not exist.
+    /// Refuses all writes unless the unit's file has this hash. Without a hash, the unit must not
+    /// exist.
     pub fn expect(mut self, name: &UnitName, hash: Option<UnitHash>) -> Self {
         let hash = hash.map(|hash| hash.to_string()).unwrap_or_default();
         self.0.expected_hashes.insert(name.to_string(), hash);
         self
     }
 
-    /// Makes nothing of this if anything has changed that could change the plan of that
-    /// [revision](crate::wire::PlanReport::revision).
+    /// Refuses all writes if anything has changed since this
+    /// [revision](crate::wire::PlanReport::revision) of a plan that could change the plan.
     pub fn if_unchanged_since(mut self, revision: &str) -> Self {
         self.0.if_unchanged_since = Some(revision.to_owned());
         self

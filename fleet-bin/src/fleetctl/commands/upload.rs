@@ -70,9 +70,9 @@ pub(super) fn writes(steps: &[UploadStep]) -> UnitWrites {
     steps.iter().fold(UnitWrites::default(), |writes, step| step.add_to(writes))
 }
 
-/// Makes writes that are prepared from what the cluster has now, again if other clients change the
-/// units meanwhile. Returns the last preparation, and the generations of the written units. `verb`
-/// is for messages.
+/// Prepares writes from the present state of the cluster, and makes them. Prepares them again if
+/// other clients change the units meanwhile. Returns the last preparation, and the generations of
+/// the written units. `verb` is for messages.
 ///
 /// # Errors
 ///
