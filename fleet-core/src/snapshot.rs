@@ -8,6 +8,7 @@ use fleet_unitfile::UnitName;
 
 use crate::map::Map;
 use crate::rebalancing::Rebalancing;
+use crate::rollout::{RolloutId, RolloutRecord};
 use crate::{
     Epoch, Machine, MachineId, Metadata, Placement, Reason, Revision, TargetState, Unit, UnitState,
 };
@@ -33,6 +34,7 @@ pub struct Snapshot {
     reasons: Map<UnitName, Arc<Reason>>,
     faults: Map<UnitName, Arc<Fault>>,
     dynamic_metadata: Map<MachineId, Arc<Metadata>>,
+    rollouts: Map<RolloutId, Arc<RolloutRecord>>,
 }
 
 /// A key of the placement index: a machine and a unit on it. `unit` is `None` only in a search key,
@@ -201,6 +203,18 @@ impl Snapshot {
         self.dynamic_metadata.iter().map(|(machine, pairs)| (machine, &**pairs))
     }
 
+    /// Returns the rollouts, in the order of their numbers. They include the last ones that have
+    /// ended.
+    pub fn rollouts(&self) -> impl ExactSizeIterator<Item = &Arc<RolloutRecord>> {
+        self.rollouts.values()
+    }
+
+    /// Returns the rollout of that number.
+    #[must_use]
+    pub fn rollout(&self, id: RolloutId) -> Option<&Arc<RolloutRecord>> {
+        self.rollouts.get(&id)
+    }
+
     /// Returns the current state of a unit: the state that its agent last requested from the
     /// service manager.
     ///
@@ -306,6 +320,16 @@ impl Snapshot {
     /// Removes the reason of a unit.
     pub fn remove_reason(&mut self, unit: &str) {
         self.reasons.remove(unit);
+    }
+
+    /// Adds or replaces a rollout.
+    pub fn put_rollout(&mut self, record: RolloutRecord) {
+        self.rollouts.insert(record.id, Arc::new(record));
+    }
+
+    /// Removes a rollout.
+    pub fn remove_rollout(&mut self, id: RolloutId) {
+        self.rollouts.remove(&id);
     }
 
     /// Sets one pair of a machine's run-time metadata.

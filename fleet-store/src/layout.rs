@@ -10,6 +10,8 @@
 //! | `machines/<machine>` | the claim of a present machine; its lease is the machine's presence |
 //! | `metadata/<machine>/<key>` | a metadata value set at run time |
 //! | `intents/<machine>` | the operator's intent for the machine; outlives the machine's presence |
+//! | `rollouts/<number>` | a rollout, with the state of each member |
+//! | `rollouts/<number>/files` | the unit files of the members before and after the rollout |
 //! | `orders/rebalancing` | the request to rebalance units, and the progress of the rebalancing |
 //! | `engine/leader` | the leader and its term; bound to the leader's lease |
 //! | `engine/term` | the last term; never deleted |
@@ -24,6 +26,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use fleet_core::MachineId;
+use fleet_core::rollout::RolloutId;
 use fleet_unitfile::UnitName;
 use sha1::{Digest as _, Sha1};
 
@@ -113,6 +116,10 @@ pub enum Key {
     Metadata(MachineId, String),
     /// Operator's intent for a machine.
     Intent(MachineId),
+    /// A rollout.
+    Rollout(RolloutId),
+    /// Unit files of the members of a rollout.
+    RolloutFiles(RolloutId),
     /// Request to rebalance units.
     Rebalancing,
     /// Current leader.
@@ -173,6 +180,8 @@ impl Layout {
             Key::Machine(machine) => format!("{prefix}machines/{machine}"),
             Key::Metadata(machine, name) => format!("{prefix}metadata/{machine}/{name}"),
             Key::Intent(machine) => format!("{prefix}intents/{machine}"),
+            Key::Rollout(id) => format!("{prefix}rollouts/{id}"),
+            Key::RolloutFiles(id) => format!("{prefix}rollouts/{id}/files"),
             Key::Rebalancing => format!("{prefix}orders/rebalancing"),
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
@@ -216,6 +225,11 @@ impl Layout {
                 Key::Metadata(machine.parse().ok()?, name.to_owned())
             }
             "intents" => Key::Intent(rest.parse().ok()?),
+            "rollouts" => match below() {
+                None => Key::Rollout(rest.parse().ok()?),
+                Some((id, "files")) => Key::RolloutFiles(id.parse().ok()?),
+                Some(_) => return None,
+            },
             "orders" if rest == "rebalancing" => Key::Rebalancing,
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
@@ -250,6 +264,8 @@ mod tests {
             Key::Metadata(machine.clone(), "a/b=\u{e9}".to_owned()),
             Key::Intent(machine.clone()),
             Key::Metadata(machine, String::new()),
+            Key::Rollout(RolloutId(12)),
+            Key::RolloutFiles(RolloutId(12)),
             Key::Rebalancing,
             Key::Leader,
             Key::Term,
@@ -281,6 +297,8 @@ mod tests {
             "/fleet/placements/web.service",
             "/fleet/machines/a/b",
             "/fleet/engine/other",
+            "/fleet/rollouts/01",
+            "/fleet/rollouts/1/other",
             "/fleet/orders/other",
             "/fleet/future/a",
             "/fleet/units",

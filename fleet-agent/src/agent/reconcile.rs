@@ -184,6 +184,7 @@ impl Reconciler {
         let mut share = share(&snapshot, &self.machine);
         self.rejoin.update(joined, &snapshot, &known, now);
         share.undecided.extend(self.rejoin.units().iter().cloned());
+        share.undecided.extend(held_updates(&share, &known, &snapshot, &self.machine));
         // Their placement is not decided, so they stay as they are.
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);
@@ -254,6 +255,21 @@ impl Reconciler {
                 placement.machine == self.machine && placement.epoch == wanted.epoch
             })
     }
+}
+
+/// Returns the global units whose update a rollout holds back on this machine. A unit that is not
+/// loaded is not among them, because its earlier file no longer exists.
+fn held_updates(
+    share: &Share,
+    known: &KnownUnits,
+    snapshot: &Snapshot,
+    machine: &MachineId,
+) -> Vec<UnitName> {
+    let units = share.units.values().map(|(unit, _)| unit);
+    let held = units.filter(|unit| {
+        unit.is_global() && known.contains_key(&unit.name) && snapshot.holds_update(unit, machine)
+    });
+    held.map(|unit| unit.name.clone()).collect()
 }
 
 /// Returns the desired units of one machine.

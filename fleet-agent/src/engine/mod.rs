@@ -8,6 +8,7 @@ mod absent_machines_tests;
     expect(unreachable_pub, reason = "it is public for benchmarks alone")
 )]
 pub(crate) mod planner;
+mod rollouts;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -220,6 +221,7 @@ impl Engine {
             () = shutdown.wait() => TermEnd::Shutdown,
             _ = &mut renewer.0 => TermEnd::Deposed,
             end = self.run_term(&leadership) => end,
+            end = self.run_rollouts(&leadership) => end,
         };
         if let TermEnd::Shutdown = end {
             renewer.end().await;

@@ -5,6 +5,7 @@
 
 mod advance;
 mod phase;
+mod record;
 mod strategy;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use crate::{Generation, MachineId, TargetState};
 
 pub use advance::{Advance, MemberObservation, ObservedState, RolloutAction, RolloutTimers};
 pub use phase::{MemberFailure, RollbackCause, RolloutPhase, Shortage, StopCause};
+pub use record::{RolloutId, RolloutIdError, RolloutRecord};
 pub use strategy::{CountOrPercent, CountOrPercentError, OnFailure, RolloutStrategy, UpdateOrder};
 
 /// A rolling update of a list of units, with its progress.
@@ -211,7 +213,7 @@ impl Rollout {
     ///
     /// Returns [`RolloutRequestError`] if the rollout is rolling back or has ended.
     pub fn pause(&mut self) -> Result<bool, RolloutRequestError> {
-        self.request("pause", &RolloutPhase::Running, RolloutPhase::Paused)
+        self.change_phase("pause", &RolloutPhase::Running, RolloutPhase::Paused)
     }
 
     /// Resumes a paused rollout. Returns `true` if the phase has changed.
@@ -220,7 +222,7 @@ impl Rollout {
     ///
     /// Returns [`RolloutRequestError`] if the rollout is rolling back or has ended.
     pub fn resume(&mut self) -> Result<bool, RolloutRequestError> {
-        self.request("resume", &RolloutPhase::Paused, RolloutPhase::Running)
+        self.change_phase("resume", &RolloutPhase::Paused, RolloutPhase::Running)
     }
 
     /// Ends the rollout, or its rollback. Each member keeps the version that it has. Returns `true`
@@ -246,8 +248,22 @@ impl Rollout {
         })
     }
 
+    /// Applies a request. Returns `true` if the phase has changed.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RolloutRequestError`] if the phase does not admit the request.
+    pub fn request(&mut self, request: RolloutRequest) -> Result<bool, RolloutRequestError> {
+        match request {
+            RolloutRequest::Pause => self.pause(),
+            RolloutRequest::Resume => self.resume(),
+            RolloutRequest::Abort => self.abort(),
+            RolloutRequest::RollBack => self.abort_and_roll_back(),
+        }
+    }
+
     /// Changes the phase from `from` to `to`; no other phase than these two is accepted.
-    fn request(
+    fn change_phase(
         &mut self,
         request: &'static str,
         from: &RolloutPhase,
@@ -276,6 +292,19 @@ impl Rollout {
         self.phase = to;
         Ok(true)
     }
+}
+
+/// A request of a user to a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RolloutRequest {
+    /// See [`Rollout::pause`].
+    Pause,
+    /// See [`Rollout::resume`].
+    Resume,
+    /// See [`Rollout::abort`].
+    Abort,
+    /// See [`Rollout::abort_and_roll_back`].
+    RollBack,
 }
 
 /// Error for a rollout that cannot be made.

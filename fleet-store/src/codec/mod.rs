@@ -13,6 +13,7 @@
 mod reason;
 mod record;
 mod revisions;
+mod rollout;
 
 use std::borrow::Cow;
 
@@ -111,6 +112,9 @@ pub(crate) struct LeaderClaim {
 }
 
 pub(crate) use self::revisions::{StoredRevision, decode_revisions, encode_revisions};
+pub(crate) use self::rollout::{
+    decode_rollout, decode_rollout_files, encode_rollout, encode_rollout_files,
+};
 pub(crate) use reason::{decode_reason, encode_reason};
 pub(crate) use record::{
     decode_claim, decode_content, decode_intent, decode_leader, decode_lineage, decode_placement,

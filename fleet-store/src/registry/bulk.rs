@@ -54,6 +54,8 @@ impl PlacementsUnchanged {
 pub enum UnitWrite {
     /// Creates a unit, or replaces the file and the desired state of an existing one.
     Put(NewUnit),
+    /// Like `Put`, but the unit gets this generation in any case.
+    PutAt(NewUnit, Generation),
     /// Sets the desired state of a unit.
     SetDesired(UnitName, TargetState),
     /// Requests a restart of a unit, as [`Registry::request_restart`] does.
@@ -67,7 +69,7 @@ impl UnitWrite {
     #[must_use]
     pub fn name(&self) -> &UnitName {
         match self {
-            Self::Put(unit) => &unit.name,
+            Self::Put(unit) | Self::PutAt(unit, _) => &unit.name,
             Self::SetDesired(name, _) | Self::Restart(name) | Self::Destroy(name) => name,
         }
     }
@@ -92,7 +94,12 @@ impl Registry {
         bulk: &BulkWrite<'_>,
         mirror: &Mirror,
     ) -> Result<Revision, BulkError> {
-        let steps = self.bulk_steps(bulk, mirror).await;
+        let mut first = Transaction::new();
+        // The first step may make the leader place units, so only this one has the condition.
+        if let Some(PlacementsUnchanged(last)) = bulk.placements {
+            first = first.when(self.placements_unchanged_since(last));
+        }
+        let steps = self.bulk_steps(bulk, mirror, first, &Transaction::new()).await;
         let steps = steps.map_err(|error| BulkError { error, written: 0 })?;
         let (mut revision, mut written) = (bulk.seen.revision, 0);
         for step in steps {
@@ -107,22 +114,20 @@ impl Registry {
         Ok(revision)
     }
 
-    /// Packs the writes into as few transactions as possible.
-    async fn bulk_steps(
+    /// Packs the writes into as few transactions as possible. The first one begins with `first`,
+    /// and each other one with `fence`.
+    pub(super) async fn bulk_steps(
         &self,
         bulk: &BulkWrite<'_>,
         mirror: &Mirror,
+        first: Transaction,
+        fence: &Transaction,
     ) -> Result<Vec<BulkStep>, RegistryError> {
-        let mut steps = vec![BulkStep::default()];
-        // The first step may make the leader place units, so only this one has the condition.
-        if let Some(PlacementsUnchanged(last)) = bulk.placements {
-            steps[0].transaction.conditions.push(self.placements_unchanged_since(last));
-            steps[0].units.push(None);
-        }
+        let mut steps = vec![BulkStep::beginning_with(first)];
         for write in &bulk.writes {
             let group = self.bulk_transaction(write, bulk, mirror).await?;
             if !steps.last_mut().is_some_and(|step| step.try_add(write.name(), &group)) {
-                let mut step = BulkStep::default();
+                let mut step = BulkStep::beginning_with(fence.clone());
                 step.add(write.name(), &group);
                 steps.push(step);
             }
@@ -176,14 +181,14 @@ impl Registry {
         };
         let missing = || RegistryError::NotFound { name: name.clone() };
         let record = match (write, known) {
-            (UnitWrite::Put(unit), _) if is_unreadable => {
+            (UnitWrite::Put(unit) | UnitWrite::PutAt(unit, _), _) if is_unreadable => {
                 let (entry, _) = self.get(&Key::Unit(name.clone())).await?;
                 return self.put_transaction(unit, Generation::ZERO, entry.as_ref()).await;
             }
-            (UnitWrite::Put(unit), known) => {
+            (UnitWrite::Put(unit) | UnitWrite::PutAt(unit, _), known) => {
                 let content = ContentId::of(unit.file.source());
                 let (desired, generation) = (unit.desired, Generation::ZERO);
-                let (record, revision) = match known {
+                let (mut record, revision) = match known {
                     Some(known) => {
                         let before = seen.unit(name.as_str()).map(|unit| unit.file.source());
                         let before = (known.content, before);
@@ -196,6 +201,9 @@ impl Registry {
                         (UnitRecord { content, desired, generation }, revision)
                     }
                 };
+                if let UnitWrite::PutAt(_, generation) = write {
+                    record.generation = *generation;
+                }
                 return Ok(self.content_transaction(same, unit, key, &record).and(revision));
             }
             (UnitWrite::Destroy(_), None) if !is_unreadable => return Err(missing()),
@@ -218,9 +226,8 @@ impl Registry {
 }
 
 /// Writes of one transaction.
-#[derive(Default)]
-struct BulkStep {
-    transaction: Transaction,
+pub(super) struct BulkStep {
+    pub(super) transaction: Transaction,
     /// Unit that each condition expects to be unchanged.
     units: Vec<Option<UnitName>>,
     /// Number of units.
@@ -228,6 +235,11 @@ struct BulkStep {
 }
 
 impl BulkStep {
+    fn beginning_with(transaction: Transaction) -> Self {
+        let units = vec![None; transaction.conditions.len()];
+        Self { transaction, units, count: 0 }
+    }
+
     /// Adds the transaction of a unit, unless the step would then be too large.
     fn try_add(&mut self, unit: &UnitName, group: &Transaction) -> bool {
         let (conditions, writes) = self.missing(group);

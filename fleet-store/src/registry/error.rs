@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use fleet_core::rollout::{RolloutId, RolloutRequestError};
 use fleet_core::{MachineId, Revision, Term};
 use fleet_unitfile::UnitName;
 
@@ -34,6 +35,15 @@ pub enum RegistryError {
         /// Revision that last wrote the unit.
         modified: Revision,
     },
+    /// The rollout does not exist.
+    #[error("rollout {id} does not exist")]
+    NoRollout {
+        /// The rollout.
+        id: RolloutId,
+    },
+    /// The phase of the rollout does not admit the request.
+    #[error(transparent)]
+    RolloutRequest(#[from] RolloutRequestError),
     /// State that the write depends on has changed; read it and decide again.
     #[error("the cluster has changed since the write was prepared: try again")]
     Conflict,

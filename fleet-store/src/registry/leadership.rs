@@ -55,7 +55,7 @@ pub struct Leadership {
 }
 
 /// Index, in the conditions of every transaction, of the condition that this leadership lasts.
-const LEADER_CONDITION: usize = 0;
+pub(super) const LEADER_CONDITION: usize = 0;
 /// Index of the condition that no other leader has written placements since the last placement
 /// write that this leadership knows. Transactions that begin with [`Leadership::fence`] have it.
 const PLACEMENTS_CONDITION: usize = 1;
@@ -278,12 +278,20 @@ impl Leadership {
         }
     }
 
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Condition that this leadership lasts.
+    pub(super) fn leads(&self) -> Condition {
+        Condition::value(self.registry.key(&Key::Leader), self.claim.clone())
+    }
+
     /// Returns the beginning of every transaction.
     fn fence(&self) -> Transaction {
-        let (leader, version) =
-            (self.registry.key(&Key::Leader), self.registry.key(&Key::PlacementVersion));
+        let version = self.registry.key(&Key::PlacementVersion);
         Transaction::new()
-            .when(Condition::value(leader, self.claim.clone()))
+            .when(self.leads())
             .when(self.registry.placements_unchanged_since(None))
             .put(version, encode_term(self.term.0))
     }
@@ -387,8 +395,7 @@ impl Leadership {
         seen: &Rebalancing,
         now: Option<&Rebalancing>,
     ) -> Result<Revision, RegistryError> {
-        let leader = self.registry.key(&Key::Leader);
-        let mut transaction = Transaction::new().when(Condition::value(leader, self.claim.clone()));
+        let mut transaction = Transaction::new().when(self.leads());
         let rebalancing_write = self.rebalancing_write(seen, now);
         transaction.conditions.extend(rebalancing_write.conditions);
         transaction.writes.extend(rebalancing_write.writes);

@@ -15,6 +15,7 @@ mod group_commit;
 mod leadership;
 mod presence;
 mod revisions;
+mod rollouts;
 mod units;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,7 @@ pub use leadership::{
 };
 pub use presence::{MachineRecord, Presence};
 pub use revisions::UnitRevision;
+pub use rollouts::{MemberFiles, NewRollout, RolloutStep};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Change of a machine's metadata.

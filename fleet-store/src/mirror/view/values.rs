@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fleet_core::rollout::RolloutId;
 use fleet_core::snapshot::Fault;
 use fleet_core::{Intent, MachineId, Revision};
 use fleet_unitfile::UnitName;
@@ -9,7 +10,7 @@ use fleet_unitfile::UnitName;
 use super::{Leader, UNREADABLE_STATE, View, fault, warn};
 use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_placement, decode_reason,
-    decode_rebalancing, decode_state, decode_text, decode_unit,
+    decode_rebalancing, decode_rollout, decode_state, decode_text, decode_unit,
 };
 use crate::mirror::changes::{ChangeSet, ResultChange};
 use crate::mirror::contents::{PlacementMove, UnitPlacements};
@@ -46,6 +47,7 @@ impl View {
                 self.put_metadata(machine, name, value, known, changes);
             }
             Key::Intent(id) => self.put_intent(id, value, known, changes),
+            Key::Rollout(id) => self.put_rollout(id, value),
             Key::Rebalancing => self.put_rebalancing(value, changes),
             Key::Lineage => self.lineage = Some(value.to_owned()),
             Key::Leader => {
@@ -53,7 +55,7 @@ impl View {
                 self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Machine(claim.machine));
             }
             Key::PlacementVersion => self.placements.note_last_write(Some(modified)),
-            Key::Term | Key::Revisions(_) => {}
+            Key::Term | Key::Revisions(_) | Key::RolloutFiles(_) => {}
         }
     }
 
@@ -89,13 +91,17 @@ impl View {
                 self.intents.remove(&id);
                 changes.machines.insert(id);
             }
+            Key::Rollout(id) => {
+                self.note_rollout(id);
+                self.edit().remove_rollout(id);
+            }
             Key::Rebalancing => {
                 self.edit().rebalancing = None;
                 changes.rebalancing = true;
             }
             Key::Leader => self.leader = Leader::None,
             Key::PlacementVersion => self.placements.note_last_write(None),
-            Key::Term | Key::Lineage | Key::Revisions(_) => {}
+            Key::Term | Key::Lineage | Key::Revisions(_) | Key::RolloutFiles(_) => {}
         }
     }
 
@@ -194,6 +200,28 @@ impl View {
         let order = order.map_err(|error| warn(text, &"the cluster", &error)).ok();
         self.edit().rebalancing = order.map(Arc::new);
         changes.rebalancing = true;
+    }
+
+    /// An unreadable rollout neither proceeds nor holds machines back.
+    fn put_rollout(&mut self, id: RolloutId, value: &[u8]) {
+        self.note_rollout(id);
+        match decode_rollout(id, value) {
+            Ok(record) => self.edit().put_rollout(record),
+            Err(error) => {
+                warn("cannot read a rollout: ignoring it", &id, &error);
+                self.edit().remove_rollout(id);
+            }
+        }
+        self.note_rollout(id);
+    }
+
+    /// Records the machines that a rollout lets update a global unit, or holds back. Call this both
+    /// before and after a change of the rollout.
+    fn note_rollout(&mut self, id: RolloutId) {
+        let Some(record) = self.snapshot.rollout(id).cloned() else { return };
+        for member in &record.rollout.members {
+            member.id.machine.iter().for_each(|machine| self.affected.add(machine));
+        }
     }
 
     /// For unreadable metadata the known value remains.
