@@ -6,6 +6,7 @@
 
 pub(super) mod flags;
 pub(super) mod ranges;
+pub(super) mod rollout;
 pub(super) mod spelling;
 pub(super) mod subcommands;
 
@@ -13,11 +14,13 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use fleet_http::wire::RolloutOptions;
 use fleet_unitfile::check::SystemdVersion;
 
+use super::args::rollout::RolloutCommandArgs;
 use super::args::subcommands::{
     ApplyArgs, DiffArgs, EventsArgs, HistoryArgs, JournalArgs, ListArgs, LogsArgs, MachineArgs,
-    PlanArgs, RebalanceArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, number,
+    PlanArgs, RebalanceArgs, RestartArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, number,
 };
 use crate::ui::global_args::GlobalArgs;
 
@@ -68,7 +71,10 @@ pub(crate) enum Command {
         fleetctl start --wait finished --wait-timeout 600 migrate.service")]
     Start(StartArgs),
     /// Restart units on their machines.
-    Restart(StopArgs),
+    #[command(after_help = "Examples:\n  \
+        fleetctl restart web\n  \
+        fleetctl restart --at-once 1 'web@*'")]
+    Restart(RestartArgs),
     /// Stop units; they stay loaded on their machines.
     ///
     /// This also ends the run of a loaded unit that a timer, a socket or another unit started.
@@ -115,6 +121,16 @@ pub(crate) enum Command {
         fleetctl rollback web\n  \
         fleetctl rollback --to 3 web")]
     Rollback(RollbackArgs),
+    /// Show, pause, resume or abort rolling updates.
+    ///
+    /// A rollout updates units in batches. It waits until the units of a batch are healthy before
+    /// it begins the next one. fleetd continues it even if fleetctl ends.
+    #[command(after_help = "Examples:\n  \
+        fleetctl rollout status\n  \
+        fleetctl rollout status web@\n  \
+        fleetctl rollout pause 3\n  \
+        fleetctl rollout abort --rollback 3")]
+    Rollout(RolloutCommandArgs),
     /// Preview what the engine would do, now or after an apply.
     #[command(after_help = "Exit codes: 0 nothing would change, 5 something would, 1 failure.\n\n\
         Examples:\n  \
@@ -312,6 +328,9 @@ pub(crate) struct CreateArgs {
     /// Accepted for fleet v1; has no effect.
     #[arg(long, hide = true)]
     sign: bool,
+    /// Rollout that starts the units, if they are not started together.
+    #[arg(skip)]
+    pub(crate) rollout: Option<RolloutOptions>,
 }
 
 /// Whether the machines are asked about unit files.
@@ -324,9 +343,9 @@ pub(crate) struct VerificationArgs {
 
 impl CreateArgs {
     /// Creates arguments for units that must not be replaced.
-    pub(crate) fn for_units(units: Vec<String>) -> Self {
+    pub(crate) fn for_units(units: Vec<String>, rollout: Option<RolloutOptions>) -> Self {
         let verification = VerificationArgs::default();
-        Self { units, replace: false, verification, sign: false }
+        Self { units, replace: false, verification, sign: false, rollout }
     }
 }
 

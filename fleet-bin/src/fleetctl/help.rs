@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Units",
         &[
             "submit", "load", "start", "restart", "stop", "unload", "destroy", "apply", "scale",
-            "diff", "plan", "verify", "history", "rollback",
+            "diff", "plan", "verify", "history", "rollback", "rollout",
         ],
     ),
     ("Machines", &["list-machines", "machine", "rebalance", "ssh"]),

@@ -1,6 +1,7 @@
 //! Requests to the cluster, with errors that name the failed action.
 
 pub(super) mod credentials;
+mod rollouts;
 pub(super) mod settings;
 pub(super) mod ssh;
 pub(super) mod tunnel;
@@ -9,7 +10,7 @@ pub(super) mod machines;
 
 pub(crate) use machines::is_complete_id;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use fleet_core::journal::JournalLine;
 use fleet_core::{Epoch, Generation, Intent, MachineId, Requirements, Strictness};
 use fleet_http::client::{
     EventOptions, Events, ExportBytes, JournalLines, JournalOptions, PutOutcome, StateFilter,
-    UnitFilter, UnitUpload, UnitWrites,
+    UnitFilter, UnitUpload, UnitWrites, WrittenUnits,
 };
 use fleet_http::{Client, ClientError, Endpoint, wire};
 use fleet_store::registry::MetadataChange;
@@ -224,14 +225,14 @@ impl Session {
         writes: &UnitWrites,
     ) -> Result<WriteOutcome, CliError> {
         if writes.is_empty() {
-            return Ok(WriteOutcome::Written(BTreeMap::new()));
+            return Ok(WriteOutcome::Written(WrittenUnits::default()));
         }
         let what = match &writes.names()[..] {
             [one] => format!("{verb} {one}"),
             all => format!("{verb} {} units", all.len()),
         };
         match self.client.write_units(writes).await {
-            Ok(generations) => Ok(WriteOutcome::Written(generations)),
+            Ok(written) => Ok(WriteOutcome::Written(written)),
             Err(error @ ClientError::Api { status: 404 | 412, .. }) => {
                 Ok(WriteOutcome::Changed(cannot(what, error)))
             }
@@ -341,8 +342,8 @@ impl Session {
 
 /// Result of a write of several units.
 pub(crate) enum WriteOutcome {
-    /// All were written, and have these generations.
-    Written(BTreeMap<UnitName, Generation>),
+    /// All were written.
+    Written(WrittenUnits),
     /// The writes were not made, or only some of many, because other clients have changed the units
     /// since they were read. This is the error to report unless the write is tried again.
     Changed(CliError),

@@ -29,7 +29,7 @@ use crate::{ClientTls, Token};
 use call::Caller;
 use query::Query;
 
-pub use self::bulk::UnitWrites;
+pub use self::bulk::{UnitWrites, WrittenUnits};
 pub use self::conditional::UnitUpload;
 pub(crate) use self::events::Retry;
 pub use self::query::{StateFilter, UnitFilter};

@@ -95,7 +95,10 @@ impl From<RegistryError> for Failure {
             RegistryError::NotFound { .. } => return Self::no_unit(),
             RegistryError::AlreadyExists { .. } => return Self::already_exists(),
             RegistryError::Changed { .. } => return Self::precondition_failed(None),
-            RegistryError::Conflict | RegistryError::NoLineage => StatusCode::CONFLICT,
+            RegistryError::NoRollout { .. } => StatusCode::NOT_FOUND,
+            RegistryError::Conflict
+            | RegistryError::NoLineage
+            | RegistryError::RolloutRequest(_) => StatusCode::CONFLICT,
             RegistryError::Value { .. } => return Self::unreadable(&error),
             RegistryError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {
                 StatusCode::SERVICE_UNAVAILABLE

@@ -23,7 +23,7 @@ use super::auth::{ReadPermit, is_preview};
 use super::failure::{Failure, ServerError};
 use super::handlers::{
     bulk, check, export, health, intents, machines, openapi, plan, put, rebalance, revisions,
-    states, status, units,
+    rollouts, states, status, units,
 };
 use super::net::limits::ConnectionOrigin;
 use super::stream::{events, journal};
@@ -92,6 +92,8 @@ fn cluster() -> OpenApiRouter<SharedApi> {
         .routes(routes!(export::export).map(only_get))
         .routes(routes!(export::import).map(only_post))
         .routes(routes!(rebalance::rebalance, rebalance::progress, rebalance::end).map(rebalancing))
+        .routes(routes!(rollouts::list).map(only_get))
+        .routes(routes!(rollouts::get, rollouts::request).map(get_or_post))
         .routes(routes!(plan::plan).map(only_post))
         .routes(routes!(check::check).map(only_post))
 }
@@ -106,12 +108,8 @@ fn units() -> OpenApiRouter<SharedApi> {
         let message = "only GET, PUT and DELETE supported against this resource";
         only(methods, "GET, HEAD, PUT, DELETE, OPTIONS", message)
     };
-    let all = |methods| {
-        let message = "only GET and POST supported against this resource";
-        only(methods, "GET, HEAD, POST, OPTIONS", message)
-    };
     OpenApiRouter::new()
-        .routes(routes!(units::list, bulk::write).map(all))
+        .routes(routes!(units::list, bulk::write).map(get_or_post))
         .routes(routes!(put::put, units::get, units::delete).map(unit))
         .routes(routes!(plan::explain).map(only_get))
         .routes(routes!(revisions::list).map(only_get))
@@ -126,16 +124,12 @@ fn machines() -> OpenApiRouter<SharedApi> {
         let message = "only GET and PATCH supported against this resource";
         only(methods, "GET, HEAD, PATCH, OPTIONS", message)
     };
-    let drain = |methods| {
-        let message = "only GET and POST supported against this resource";
-        only(methods, "GET, HEAD, POST, OPTIONS", message)
-    };
     OpenApiRouter::new()
         .routes(routes!(machines::list, machines::patch).map(all))
         .routes(routes!(machines::get).map(only_get))
         .routes(routes!(intents::cordon).map(only_post))
         .routes(routes!(intents::uncordon).map(only_post))
-        .routes(routes!(intents::drain, intents::progress).map(drain))
+        .routes(routes!(intents::drain, intents::progress).map(get_or_post))
 }
 
 const GET: &str = "GET, HEAD, OPTIONS";
@@ -143,6 +137,12 @@ const GET: &str = "GET, HEAD, OPTIONS";
 /// Restricts a resource to reads.
 fn only_get(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
     only(methods, GET, "only GET supported against this resource")
+}
+
+/// Restricts a resource to reads and `POST`.
+fn get_or_post(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
+    let message = "only GET and POST supported against this resource";
+    only(methods, "GET, HEAD, POST, OPTIONS", message)
 }
 
 /// Restricts a resource to `POST`.

@@ -12,6 +12,7 @@ mod entity;
 mod plan;
 mod request;
 mod revision;
+mod rollout;
 
 use hyper::header::HeaderName;
 
@@ -28,6 +29,7 @@ pub use plan::{
 };
 pub use request::{BulkRequest, ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 pub use revision::{UnitRevisionEntity, UnitRevisions};
+pub use rollout::{RolloutCommand, RolloutEntity, RolloutList, RolloutMember, RolloutOptions};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

@@ -72,6 +72,9 @@ pub struct PlanReport {
 #[serde(default)]
 #[non_exhaustive]
 pub struct BulkReport {
+    /// Number of the rollout that updates units, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<u64>,
     /// The written units that exist now, in the order of their names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<WrittenUnit>,

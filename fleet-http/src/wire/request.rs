@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{CheckRequest, UnitOptionEntity};
+use super::{CheckRequest, RolloutOptions, UnitOptionEntity};
 
 /// Body of `PUT /units/<name>`: a unit to create or replace, or only a new desired state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -102,6 +102,10 @@ pub struct BulkRequest {
     /// Names of the units to restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<String>,
+    /// If given, units that change and are to run are updated in batches, by a rollout. Other
+    /// writes are made at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutOptions>,
     /// Units to create or replace, or to give another desired state. Each must contain its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<PutUnit>,

@@ -42,7 +42,8 @@ async fn all_kinds_of_writes_share_one_revision() {
         .set_desired(&name("b.service"), TargetState::Loaded)
         .restart(&name("c.service"))
         .destroy(&name("d.service"));
-    let generations = server.client().write_units(&writes).await.unwrap();
+    let written = server.client().write_units(&writes).await.unwrap();
+    let generations = written.generations;
     let (now, after) = units(&server).await;
     assert_eq!(after, before.next());
     let lines: String = now.iter().map(|(unit, state)| format!("{unit} {state}\n")).collect();

@@ -6,7 +6,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{UnitRecord, decode_unit, encode_content, encode_unit};
 use crate::registry::{CodecError, ContentId, Key};
-use crate::{Commit, Condition, Entry, Transaction};
+use crate::{Commit, Condition, Entry, Mirror, Transaction};
 
 /// A unit to store. The caller must check its requirements.
 #[derive(Debug, Clone)]
@@ -64,8 +64,11 @@ impl LoadedUnit {
 /// revision that created it. So this one is higher than those of a destroyed unit of the same name,
 /// even of an earlier lineage, that machines may remember.
 fn with_raised_generation(record: UnitRecord, epoch_base: u64, read: Revision) -> UnitRecord {
-    let next = record.generation.next().0.max(epoch_base + read.0);
-    UnitRecord { generation: Generation(next), ..record }
+    UnitRecord { generation: raised_generation(record.generation, epoch_base, read), ..record }
+}
+
+fn raised_generation(generation: Generation, epoch_base: u64, read: Revision) -> Generation {
+    Generation(generation.next().0.max(epoch_base + read.0))
 }
 
 /// Returns the record of a unit whose restart is requested.
@@ -228,6 +231,14 @@ impl Registry {
         let raise = |found: &LoadedUnit| Ok(restarted(found.record, epoch_base, found.revision));
         let (revision, record) = self.change_unit(name, raise).await?;
         Ok((revision, record.generation))
+    }
+
+    /// Returns the generation that [`request_restart`](Self::request_restart) would give to a unit
+    /// of a snapshot of this revision.
+    #[must_use]
+    pub fn restart_generation(unit: &Unit, mirror: &Mirror, seen: Revision) -> Generation {
+        let epoch_base = mirror.lineage().map_or(0, |lineage| lineage.epoch_base());
+        raised_generation(unit.generation, epoch_base, seen)
     }
 
     /// Requests the stop of a unit that is launched, or of the run of a loaded unit that a timer, a

@@ -10,6 +10,7 @@ use fleet_core::rebalancing::RebalanceLimits;
 use fleet_http::client::JournalOptions;
 use fleet_unitfile::values::{Timespan, parse_timespan};
 
+use crate::fleetctl::args::rollout::RolloutArgs;
 use crate::fleetctl::args::{VerificationArgs, WaitArgs, WaitUntilArgs};
 
 /// Unit files, and the desired state of their units.
@@ -62,9 +63,22 @@ pub(crate) struct ChangeOptions {
     #[arg(long)]
     pub(crate) if_unchanged: bool,
     #[command(flatten)]
+    pub(crate) rollout: RolloutArgs,
+    #[command(flatten)]
     pub(crate) verification: VerificationArgs,
     #[command(flatten)]
     pub(crate) until: WaitUntilArgs,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    /// Units, such as web.service, web (".service" is added) or 'web@*.service'.
+    #[arg(value_name = "UNIT", required = true)]
+    pub(crate) units: Vec<String>,
+    #[command(flatten)]
+    pub(crate) rollout: RolloutArgs,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
 }
@@ -120,6 +134,8 @@ pub(crate) struct ScaleArgs {
     /// Print the changes, but make none.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) rollout: RolloutArgs,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
 }

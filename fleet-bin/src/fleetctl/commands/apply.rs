@@ -3,16 +3,22 @@
 //! fleetctl checks each file, and then the daemon checks all files together and writes them
 //! together.
 
+use std::collections::BTreeSet;
+
 use fleet_core::TargetState;
+use fleet_core::rollout::RolloutId;
 use fleet_http::client::UnitUpload;
 use fleet_http::wire;
+use fleet_http::wire::RolloutOptions;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::history::named_revision;
+use super::rollout;
 use super::start::needs_restart;
 use super::upload::{UploadStep, writes};
 use crate::fleetctl::Context;
+use crate::fleetctl::args::rollout::RolloutArgs;
 use crate::fleetctl::args::subcommands::{ApplyArgs, ChangeOptions, ManifestArgs, PlanArgs};
 use crate::fleetctl::args::{VerificationArgs, WaitUntil};
 use crate::fleetctl::concurrent::buffered;
@@ -34,7 +40,8 @@ use crate::ui::output::Record;
 
 /// Runs `apply`.
 pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, CliError> {
-    let diffs = gather(context, &args.manifest).await?;
+    let mut diffs = gather(context, &args.manifest).await?;
+    add_instances(context, &mut diffs).await?;
     carry_out(context, diffs, args.options).await
 }
 
@@ -61,8 +68,12 @@ pub(super) async fn carry_out(
     let mut errors = report_unchanged(context, &unchanged).await?;
     if is_changed {
         let revision = args.if_unchanged.then_some(revision.as_str());
-        let targets = send(context, diffs, args.until.state, revision).await?;
-        let followed = follow(context, targets, args.wait.into()).await;
+        let options = rollout_options(&args.rollout, &changed);
+        let (targets, rollout) = send(context, diffs, args.until.state, options, revision).await?;
+        let followed = match rollout {
+            Some(id) => rollout::follow(context, id, rollout::wait_timeout(args.wait)).await,
+            None => follow(context, targets, args.wait.into()).await,
+        };
         errors.splice(0..0, followed.err());
     } else {
         context.output.finish()?;
@@ -244,24 +255,72 @@ struct Preview {
     revision: String,
 }
 
-/// Writes all units together, and returns the goals to wait for. With `revision`, fails if anything
-/// has changed since then that could change the plan.
+/// Adds the instances of changed templates that have the present or an earlier file of their
+/// template, and are not given themselves. Each gets the new file, and keeps its desired state.
+pub(super) async fn add_instances(
+    context: &mut Context,
+    diffs: &mut Vec<UnitDiff>,
+) -> Result<(), CliError> {
+    let given: BTreeSet<UnitName> = diffs.iter().map(|unit| unit.name.clone()).collect();
+    let mut added = Vec::new();
+    for template in diffs.iter().filter(|unit| unit.name.is_template() && unit.known.is_some()) {
+        let instances = context.session.instances(&template.name).await?;
+        let new = template.file.file.hash().to_string();
+        if instances.iter().all(|instance| instance.hash == new) {
+            continue;
+        }
+        let revisions = context.session.revisions(&template.name).await?.unwrap_or_default();
+        for known in instances {
+            let Ok(name) = UnitName::parse(&known.name) else { continue };
+            let is_of_template = revisions.iter().any(|it| it.hash == known.hash);
+            if known.hash == new || !is_of_template || given.contains(&name) {
+                continue;
+            }
+            let desired = known.desired().unwrap_or(TargetState::Inactive);
+            added.push(UnitDiff { name, file: template.file.clone(), desired, known: Some(known) });
+        }
+    }
+    diffs.extend(added);
+    Ok(())
+}
+
+/// Returns the options of the rollout that makes the changes; `None` if they are made at once. By
+/// default, a rollout updates several running instances of one template.
+fn rollout_options(args: &RolloutArgs, changed: &[&UnitDiff]) -> Option<RolloutOptions> {
+    let is_updated = |unit: &&&UnitDiff| {
+        unit.change() == UnitChange::Replace
+            && unit.desired == TargetState::Launched
+            && unit.current_desired() == "launched"
+    };
+    let mut templates = BTreeSet::new();
+    let mut of_updated = changed.iter().filter(is_updated).filter_map(|unit| unit.name.template());
+    let has_two = of_updated.any(|template| !templates.insert(template));
+    args.options().or_else(|| has_two.then(RolloutOptions::default))
+}
+
+/// Writes all units together. Returns the goals to wait for and, if a rollout updates units, its
+/// number. With `revision`, fails if anything has changed since then that could change the plan.
 async fn send(
     context: &mut Context,
     diffs: Vec<UnitDiff>,
     until: WaitUntil,
+    rollout: Option<RolloutOptions>,
     revision: Option<&str>,
-) -> Result<Vec<WaitTarget>, CliError> {
+) -> Result<(Vec<WaitTarget>, Option<RolloutId>), CliError> {
     let targets: Vec<WaitTarget> = changed(&diffs).map(|it| wait_target(it, until)).collect();
     let steps: Vec<UploadStep> =
         diffs.into_iter().filter(|it| it.change() != UnitChange::None).map(step).collect();
     let writes = writes(&steps);
+    let writes = match rollout {
+        Some(options) => writes.rollout(options),
+        None => writes,
+    };
     let writes = match revision {
         Some(revision) => writes.if_unchanged_since(revision),
         None => writes,
     };
     match context.session.write("apply", &writes).await? {
-        WriteOutcome::Written(_) => Ok(targets),
+        WriteOutcome::Written(written) => Ok((targets, written.rollout)),
         // The plan that was printed may no longer be right.
         WriteOutcome::Changed(error) => {
             Err(error.help("run the same command again to see the new plan"))

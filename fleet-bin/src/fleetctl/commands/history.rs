@@ -71,7 +71,8 @@ impl Row {
     }
 }
 
-/// Runs `rollback`: applies an earlier file of a unit, and keeps its desired state.
+/// Runs `rollback`: applies an earlier file of a unit, and keeps its desired state. The instances of
+/// a template get its file too.
 pub(super) async fn rollback(context: &mut Context, args: RollbackArgs) -> Result<Exit, CliError> {
     let name = unit_arg(&args.unit)?.name;
     let known = context.session.known_unit(&name).await?;
@@ -90,7 +91,9 @@ pub(super) async fn rollback(context: &mut Context, args: RollbackArgs) -> Resul
     let file = LocalFile { path, file: file_of(&name, revision)? };
     let desired = known.desired().unwrap_or(TargetState::Inactive);
     let diff = UnitDiff { name, file, desired, known: Some(known) };
-    apply::carry_out(context, vec![diff], args.options).await
+    let mut diffs = vec![diff];
+    apply::add_instances(context, &mut diffs).await?;
+    apply::carry_out(context, diffs, args.options).await
 }
 
 /// Returns the file of a revision that an argument such as `web.service@3` names, and the unit.

@@ -14,6 +14,7 @@ mod list_units;
 mod logs;
 mod machine;
 mod rebalance;
+mod rollout;
 mod scale;
 mod ssh;
 mod start;
@@ -59,7 +60,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Destroy(DestroyArgs { stop, yes }) => {
             stop::destroy(context, &stop.units, yes, stop.wait.into()).await?;
         }
-        Command::Restart(args) => stop::restart(context, &args.units, args.wait.into()).await?,
+        Command::Restart(args) => stop::restart(context, args).await?,
         Command::Apply(args) => return apply::run(context, args).await,
         Command::Diff(args) => return apply::diff(context, &args.manifest).await,
         Command::History(args) => history::run(context, &args).await?,
@@ -89,6 +90,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Export(args) => export::run(context, &args).await?,
         Command::Import(args) => import::run(context, &args).await?,
         Command::Machine(args) => return machine::run(context, &args.command).await,
+        Command::Rollout(args) => return rollout::run(context, args.command).await,
         Command::Rebalance(args) => return rebalance::run(context, &args).await,
         Command::Completions(args) => docs::completions(context, args.shell)?,
         Command::Man(args) => docs::man(context, &args.folder)?,

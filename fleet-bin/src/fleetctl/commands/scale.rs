@@ -7,10 +7,10 @@ use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
-use super::start;
+use super::{rollout, start};
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::ScaleArgs;
-use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
+use crate::fleetctl::args::{CreateArgs, WaitUntil};
 use crate::fleetctl::commands::stop;
 use crate::fleetctl::local::read_units;
 use crate::fleetctl::outdated::outdated_instances;
@@ -59,7 +59,7 @@ pub(super) async fn run(context: &mut Context, args: ScaleArgs) -> Result<Exit, 
         return Ok(Exit::Changes);
     }
     context.output.defer();
-    let done = carry_out(context, &changes, args.wait).await;
+    let done = carry_out(context, &changes, &args).await;
     context.output.release()?;
     done.map(|()| Exit::Success)
 }
@@ -111,7 +111,7 @@ async fn check_source(
 async fn carry_out(
     context: &mut Context,
     changes: &[InstanceChange],
-    wait: WaitArgs,
+    args: &ScaleArgs,
 ) -> Result<(), CliError> {
     let named = |kinds: &[&str]| {
         let those = changes.iter().filter(|it| kinds.contains(&it.change));
@@ -119,11 +119,16 @@ async fn carry_out(
     };
     let (starting, destroying) = (named(&["create", "start"]), named(&["destroy"]));
     if !starting.is_empty() {
-        let args = CreateArgs::for_units(starting);
-        start::run(context, Verb::Start, &args, WaitUntil::Active, wait.into()).await?;
+        let rollout = args.rollout.options();
+        let timeout = match rollout {
+            Some(_) => rollout::wait_timeout(args.wait),
+            None => args.wait.into(),
+        };
+        let create = CreateArgs::for_units(starting, rollout);
+        start::run(context, Verb::Start, &create, WaitUntil::Active, timeout).await?;
     }
     if !destroying.is_empty() {
-        stop::destroy(context, &destroying, true, wait.into()).await?;
+        stop::destroy(context, &destroying, true, args.wait.into()).await?;
     }
     Ok(())
 }

@@ -2,14 +2,15 @@
 //!
 //! Each command makes all its checks, and then writes all units together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use fleet_agent::is_wait_reason;
-use fleet_core::{Generation, TargetState, Verb};
-use fleet_http::client::UnitWrites;
+use fleet_core::{TargetState, Verb};
+use fleet_http::client::{UnitWrites, WrittenUnits};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
+use super::rollout;
 use super::upload::{UploadStep, write_prepared};
 use crate::fleetctl::Context;
 use crate::fleetctl::args::{CreateArgs, WaitUntil};
@@ -56,7 +57,7 @@ pub(super) async fn run(
     until: WaitUntil,
     timeout: WaitTimeout,
 ) -> Result<(), CliError> {
-    let (steps, generations) = write(context, verb, args).await?;
+    let (steps, WrittenUnits { generations, rollout, .. }) = write(context, verb, args).await?;
     let mut targets = Vec::new();
     for PreparedUnit { step, activation, .. } in steps {
         let name = step.name.clone();
@@ -75,6 +76,9 @@ pub(super) async fn run(
         };
         targets.push(WaitTarget { name, action, goal, is_settled });
     }
+    if let Some(id) = rollout {
+        return rollout::follow(context, id, timeout).await;
+    }
     follow(context, targets, timeout).await
 }
 
@@ -86,13 +90,12 @@ struct PreparedUnit {
     warning: Option<String>,
 }
 
-/// Makes all checks, and then writes all units together. Returns the units, and the generations of
-/// those that were written.
+/// Makes all checks, and then writes all units together. Returns the units, and the result.
 async fn write(
     context: &mut Context,
     verb: Verb,
     args: &CreateArgs,
-) -> Result<(Vec<PreparedUnit>, BTreeMap<UnitName, Generation>), CliError> {
+) -> Result<(Vec<PreparedUnit>, WrittenUnits), CliError> {
     let units = select(&context.session, &args.units, DesiredFilter::All).await?;
     let units = read_units(units)?.checked(&mut context.progress)?;
     let (mut is_unverified, mut shown) = (!args.verification.no_verify, BTreeSet::new());
@@ -110,11 +113,13 @@ async fn write(
             let changed = changed.map(|unit| unit.step.to_check()).collect();
             check_managers(context, changed).await?;
         }
-        let writes =
-            prepared.iter().fold(UnitWrites::default(), |writes, unit| match unit.activation {
+        let writes = args.rollout.clone().map(|options| UnitWrites::default().rollout(options));
+        let writes = prepared.iter().fold(writes.unwrap_or_default(), |writes, unit| {
+            match unit.activation {
                 Activation::Restart => writes.restart(&unit.step.name),
                 _ => unit.step.add_to(writes),
-            });
+            }
+        });
         Ok((prepared, writes))
     })
     .await

@@ -6,11 +6,13 @@ use std::io;
 use std::io::{IsTerminal as _, Write as _};
 
 use fleet_core::{TargetState, Verb};
-use fleet_http::client::UnitWrites;
+use fleet_http::client::{UnitWrites, WrittenUnits};
 use fleet_unitfile::UnitName;
 
+use super::rollout;
 use super::upload::write_prepared;
 use crate::fleetctl::Context;
+use crate::fleetctl::args::subcommands::RestartArgs;
 use crate::fleetctl::concurrent::{
     abbreviated_list, all_or_partial_failure, buffered, try_buffered,
 };
@@ -161,27 +163,29 @@ async fn report_absent(context: &mut Context, name: &UnitName) -> Result<(), Cli
 }
 
 /// Runs the command. All units are checked before the first is restarted.
-pub(super) async fn restart(
-    context: &mut Context,
-    units: &[String],
-    timeout: WaitTimeout,
-) -> Result<(), CliError> {
+pub(super) async fn restart(context: &mut Context, args: RestartArgs) -> Result<(), CliError> {
     let session = &context.session;
-    let units = select(session, units, DesiredFilter::Launched).await?;
-    let ((), generations) = write_prepared(session, "restart", async || {
-        let checks = units.iter().map(|unit| check(session, &unit.name));
-        CliError::all_or_none(buffered(checks).await)?;
-        let names = units.iter().map(|unit| &unit.name);
-        Ok(((), names.fold(UnitWrites::default(), UnitWrites::restart)))
-    })
-    .await?;
+    let units = select(session, &args.units, DesiredFilter::Launched).await?;
+    let options = args.rollout.options();
+    let ((), WrittenUnits { generations, rollout, .. }) =
+        write_prepared(session, "restart", async || {
+            let checks = units.iter().map(|unit| check(session, &unit.name));
+            CliError::all_or_none(buffered(checks).await)?;
+            let names = units.iter().map(|unit| &unit.name);
+            let writes = options.clone().map(|options| UnitWrites::default().rollout(options));
+            Ok(((), names.fold(writes.unwrap_or_default(), UnitWrites::restart)))
+        })
+        .await?;
+    if let Some(id) = rollout {
+        return rollout::follow(context, id, rollout::wait_timeout(args.wait)).await;
+    }
     let mut targets = Vec::new();
     for unit in units {
         let generation = generations.get(&unit.name).map_or(0, |generation| generation.0);
         let (action, goal) = (Action::Restart, Goal::Active { generation });
         targets.push(WaitTarget { name: unit.name, action, goal, is_settled: false });
     }
-    follow(context, targets, timeout).await
+    follow(context, targets, args.wait.into()).await
 }
 
 async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {

@@ -1,9 +1,7 @@
 //! Writes of unit files and desired states, all units together.
 
-use std::collections::BTreeMap;
-
-use fleet_core::{Generation, TargetState};
-use fleet_http::client::{UnitUpload, UnitWrites};
+use fleet_core::TargetState;
+use fleet_http::client::{UnitUpload, UnitWrites, WrittenUnits};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -71,8 +69,8 @@ pub(super) fn writes(steps: &[UploadStep]) -> UnitWrites {
 }
 
 /// Prepares writes from the present state of the cluster, and makes them. Prepares them again if
-/// other clients change the units meanwhile. Returns the last preparation, and the generations of
-/// the written units. `verb` is for messages.
+/// other clients change the units meanwhile. Returns the last preparation, and the written units.
+/// `verb` is for messages.
 ///
 /// # Errors
 ///
@@ -82,12 +80,12 @@ pub(super) async fn write_prepared<T>(
     session: &Session,
     verb: &str,
     mut prepare: impl AsyncFnMut() -> Result<(T, UnitWrites), CliError>,
-) -> Result<(T, BTreeMap<UnitName, Generation>), CliError> {
+) -> Result<(T, WrittenUnits), CliError> {
     let mut changed = None;
     for _ in 0..MAX_ATTEMPTS {
         let (prepared, writes) = prepare().await?;
         match session.write(verb, &writes).await? {
-            WriteOutcome::Written(generations) => return Ok((prepared, generations)),
+            WriteOutcome::Written(written) => return Ok((prepared, written)),
             WriteOutcome::Changed(error) => changed = Some(error),
         }
     }

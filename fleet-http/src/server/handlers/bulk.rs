@@ -16,6 +16,7 @@ use fleet_unitfile::UnitName;
 use super::extract::{Params, plan_report, read_body, revision_of, tag_of};
 use super::openapi::{DryRun, DryRunResult, Failures};
 use super::put::{desired_state, validated_file, validated_unit};
+use super::rollouts::{SplitWrites, split};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::wire::{BulkReport, BulkRequest, PlanReport, PutUnit, WrittenUnit, decode_bulk};
@@ -37,6 +38,8 @@ const MAX_LISTED: usize = 5;
 /// Validates the units in order, as if they were sent one by one, then destroys and restarts
 /// others. Writes all or nothing. More than thirty units can take several steps, each of which
 /// is made entirely or not at all.
+///
+/// With `rollout`, the daemon that leads the cluster updates the units in batches.
 ///
 /// With `dryRun=1` nothing is changed, and the response is the plan.
 #[utoipa::path(
@@ -72,9 +75,9 @@ pub(crate) async fn write(
     let names: BTreeSet<String> = names(&request).map(str::to_owned).collect();
     for attempt in 1..=MAX_ATTEMPTS {
         match write_once(&api, &request, attempt > STRICT_ATTEMPTS).await {
-            Ok(revision) => {
+            Ok((revision, rollout)) => {
                 api.wait_until_visible(revision).await;
-                let report = report(&*api.view()?, &names);
+                let report = BulkReport { rollout, ..report(&*api.view()?, &names) };
                 return Ok((StatusCode::ACCEPTED, Json(report)).into_response());
             }
             Err(AttemptError::Final(failure)) => {
@@ -106,21 +109,36 @@ impl From<Failure> for AttemptError {
     }
 }
 
-/// Prepares and makes all writes of the request.
+/// Prepares and makes all writes of the request. Returns the revision of the last write and, if
+/// units are updated by a rollout, its number.
 async fn write_once(
     api: &SharedApi,
     request: &BulkRequest,
     any_placement: bool,
-) -> Result<Revision, AttemptError> {
+) -> Result<(Revision, Option<u64>), AttemptError> {
     // The condition is older than the snapshot, so it covers every later placement.
     let placements = PlacementsUnchanged::since_now(&api.mirror);
     let known = api.view()?;
     check_unchanged(api, request)?;
-    let Prepared { writes, .. } = prepare(api, request, &known)?;
+    let Prepared { writes, after } = prepare(api, request, &known)?;
+    let (writes, rollout) = match &request.rollout {
+        Some(options) => {
+            let strategy = options.strategy().map_err(Failure::bad_request)?;
+            let SplitWrites { rollout, others } =
+                split(writes, strategy, (&known, &after), &api.mirror)?;
+            (others, rollout)
+        }
+        None => (writes, None),
+    };
     let placements = request.if_unchanged_since.is_some().then_some(placements);
     let bulk = BulkWrite { seen: &known, writes, placements, any_placement };
     let BulkError { error, written } = match api.registry.write_units(&bulk, &api.mirror).await {
-        Ok(revision) => return Ok(revision),
+        Ok(revision) => {
+            let Some(new) = rollout else { return Ok((revision, None)) };
+            let created = api.registry.create_rollout(new, &known).await;
+            let (id, revision) = created.map_err(|error| AttemptError::Final(error.into()))?;
+            return Ok((revision, Some(id.0)));
+        }
         Err(error) => error,
     };
     match error {
@@ -179,7 +197,7 @@ fn report(known: &Snapshot, names: &BTreeSet<String>) -> BulkReport {
         generation: unit.generation.0,
         name: unit.name.to_string(),
     };
-    BulkReport { units: units.map(written).collect() }
+    BulkReport { units: units.map(written).collect(), ..BulkReport::default() }
 }
 
 /// Checks that nothing has changed since the plan of the request.

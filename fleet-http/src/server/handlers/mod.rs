@@ -13,6 +13,7 @@ pub(super) mod plan;
 pub(super) mod put;
 pub(super) mod rebalance;
 pub(super) mod revisions;
+pub(super) mod rollouts;
 pub(super) mod states;
 pub(super) mod status;
 pub(super) mod units;

@@ -91,6 +91,19 @@ pub(crate) struct Machine {
     id: String,
 }
 
+/// Path parameter: number of a rollout.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(
+    dead_code,
+    reason = "only describes the parameter; an extractor reads it and returns plain errors"
+)]
+pub(crate) struct Rollout {
+    /// Number of the rollout.
+    #[param(minimum = 1)]
+    id: u64,
+}
+
 /// Query parameter: page token.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
