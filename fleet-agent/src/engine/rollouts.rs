@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fleet_core::rollout::{
-    Advance, MemberState, RolloutAction, RolloutId, RolloutRecord, RolloutTimers,
+    Advance, MemberState, RolloutAction, RolloutId, RolloutPhase, RolloutRecord, RolloutTimers,
 };
 use fleet_core::{Snapshot, Timestamp};
-use fleet_store::registry::{Leadership, MemberFiles, RolloutStep};
+use fleet_store::registry::{Leadership, RolloutFiles, RolloutStep};
 use fleet_store::{RegistryError, StoreError};
 
 use super::{Engine, EngineConfig, REPORT_INTERVAL, RETRY, TermEnd, warn};
@@ -19,8 +19,8 @@ struct ActiveRollouts(BTreeMap<RolloutId, ActiveRollout>);
 #[derive(Default)]
 struct ActiveRollout {
     timers: RolloutTimers,
-    /// Unit files of the members, once they were needed.
-    files: Option<Vec<MemberFiles>>,
+    /// Unit files of the rollout, once they were needed.
+    files: Option<RolloutFiles>,
 }
 
 impl Engine {
@@ -103,10 +103,11 @@ impl Engine {
             return Ok(at);
         }
         note_global_actions(&mut next, &actions);
-        if state.files.is_none() && !actions.is_empty() {
+        let is_complete = next.rollout.phase == RolloutPhase::Completed;
+        if state.files.is_none() && (is_complete || !actions.is_empty()) {
             state.files = Some(registry.rollout_files(seen.id).await?);
         }
-        let files = state.files.as_deref().unwrap_or_default();
+        let files = state.files.as_ref();
         let step = RolloutStep { seen, next: &next, actions: &actions, files, snapshot };
         let revision = leadership.advance_rollout(&step, mirror).await?;
         state.timers = timers;

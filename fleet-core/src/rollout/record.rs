@@ -154,8 +154,9 @@ fn state_for(target: &UnitTarget, state: &UnitState) -> ObservedState {
             ObservedState::NotYet
         };
     }
-    let failed =
-        |reason: String| ObservedState::Failed { reason: format!("{reason} on {}", state.machine) };
+    let failed = |reason: String| ObservedState::Failed {
+        reason: format!("{reason} on {}", state.machine.short()),
+    };
     match (systemd.load, systemd.active) {
         (LoadState::NotFound | LoadState::BadSetting | LoadState::Error | LoadState::Masked, _) => {
             failed(state.problem.clone().unwrap_or_else(|| format!("its file is {}", systemd.load)))

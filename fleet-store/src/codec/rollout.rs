@@ -15,7 +15,7 @@ use fleet_unitfile::UnitFile;
 use serde::{Deserialize, Serialize};
 
 use super::{CodecError, FORMAT, decode, encode, parse, wire};
-use crate::registry::MemberFiles;
+use crate::registry::{MemberFiles, RolloutFiles, TemplateFiles};
 
 #[derive(Serialize, Deserialize)]
 struct WireRollout {
@@ -129,13 +129,16 @@ struct WireShortage {
     min_available: usize,
 }
 
-/// The files of all members. Equal files are stored once.
+/// The files of a rollout. Equal files are stored once.
 #[derive(Serialize, Deserialize)]
 struct WireFiles {
     v: u32,
     files: Vec<WireFile>,
     /// Indexes of the files of each member before and after the update.
     members: Vec<(Option<usize>, usize)>,
+    /// Templates, with the indexes of their files before and after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    templates: Vec<(String, usize, usize)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,28 +170,26 @@ pub(crate) fn decode_rollout(id: RolloutId, bytes: &[u8]) -> Result<RolloutRecor
     Ok(RolloutRecord { id, requested_at: wire.requested_at, rollout })
 }
 
-pub(crate) fn encode_rollout_files(members: &[MemberFiles]) -> Vec<u8> {
-    let mut files: Vec<&[u8]> = Vec::new();
-    let mut indexes = BTreeMap::new();
-    let mut pairs = Vec::new();
-    for member in members {
-        let mut index = |source| {
-            *indexes.entry(source).or_insert_with(|| {
-                files.push(source);
-                files.len() - 1
-            })
-        };
-        let from = member.from.as_ref().map(|file| index(file.source()));
-        pairs.push((from, index(member.to.source())));
-    }
-    let file = |source: &&[u8]| match std::str::from_utf8(source) {
-        Ok(text) => WireFile::Text(text.to_owned()),
-        Err(_) => WireFile::Base64(STANDARD.encode(source)),
+pub(crate) fn encode_rollout_files(rollout: &RolloutFiles) -> Vec<u8> {
+    let (mut files, mut indexes) = (Vec::new(), BTreeMap::new());
+    let mut index = |file: &UnitFile| {
+        *indexes.entry(file.source().to_vec()).or_insert_with(|| {
+            files.push(match std::str::from_utf8(file.source()) {
+                Ok(text) => WireFile::Text(text.to_owned()),
+                Err(_) => WireFile::Base64(STANDARD.encode(file.source())),
+            });
+            files.len() - 1
+        })
     };
-    encode(&WireFiles { v: FORMAT, files: files.iter().map(file).collect(), members: pairs })
+    let members = rollout.members.iter();
+    let members = members.map(|it| (it.from.as_ref().map(&mut index), index(&it.to))).collect();
+    let templates = rollout.templates.iter();
+    let templates =
+        templates.map(|it| (it.name.to_string(), index(&it.from), index(&it.to))).collect();
+    encode(&WireFiles { v: FORMAT, files, members, templates })
 }
 
-pub(crate) fn decode_rollout_files(bytes: &[u8]) -> Result<Vec<MemberFiles>, CodecError> {
+pub(crate) fn decode_rollout_files(bytes: &[u8]) -> Result<RolloutFiles, CodecError> {
     let wire: WireFiles = decode(bytes)?;
     let file = |file: WireFile| {
         let source = match file {
@@ -199,13 +200,20 @@ pub(crate) fn decode_rollout_files(bytes: &[u8]) -> Result<Vec<MemberFiles>, Cod
     };
     let files: Vec<UnitFile> = wire.files.into_iter().map(file).collect::<Result<_, _>>()?;
     let find = |index: usize| {
-        let missing = || CodecError::damaged("a unit file of a member is missing");
+        let missing = || CodecError::damaged("a unit file of the rollout is missing");
         files.get(index).cloned().ok_or_else(missing)
     };
     let member = |(from, to): (Option<usize>, usize)| {
         Ok(MemberFiles { from: from.map(find).transpose()?, to: find(to)? })
     };
-    wire.members.into_iter().map(member).collect()
+    let template = |(name, from, to): (String, usize, usize)| {
+        let name = parse(&name, "a unit name")?;
+        Ok(TemplateFiles { name, from: find(from)?, to: find(to)? })
+    };
+    Ok(RolloutFiles {
+        members: wire.members.into_iter().map(member).collect::<Result<_, CodecError>>()?,
+        templates: wire.templates.into_iter().map(template).collect::<Result<_, CodecError>>()?,
+    })
 }
 
 impl From<&RolloutStrategy> for WireStrategy {

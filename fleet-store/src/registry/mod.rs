@@ -47,7 +47,7 @@ pub use leadership::{
 };
 pub use presence::{MachineRecord, Presence};
 pub use revisions::UnitRevision;
-pub use rollouts::{MemberFiles, NewRollout, RolloutStep};
+pub use rollouts::{MemberFiles, NewRollout, RolloutFiles, RolloutStep, TemplateFiles};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Change of a machine's metadata.

@@ -7,7 +7,7 @@ use fleet_core::rollout::{
     UnitTarget,
 };
 use fleet_core::{Revision, Snapshot};
-use fleet_unitfile::UnitFile;
+use fleet_unitfile::{UnitFile, UnitName};
 
 use super::bulk::BulkStep;
 use super::leadership::LEADER_CONDITION;
@@ -26,13 +26,33 @@ pub struct MemberFiles {
     pub to: UnitFile,
 }
 
+/// Unit files of a template that is replaced when the rollout of its instances completes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateFiles {
+    /// The template.
+    pub name: UnitName,
+    /// The file before the rollout. If the template has another one by then, it is kept.
+    pub from: UnitFile,
+    /// The file of the rollout.
+    pub to: UnitFile,
+}
+
+/// Unit files of a rollout.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RolloutFiles {
+    /// The files of each member, in the order of the members.
+    pub members: Vec<MemberFiles>,
+    /// Templates to replace at the end.
+    pub templates: Vec<TemplateFiles>,
+}
+
 /// A rollout to store.
 #[derive(Debug, Clone)]
 pub struct NewRollout {
     /// The rollout.
     pub rollout: Rollout,
-    /// The files of each member, in the order of the members.
-    pub files: Vec<MemberFiles>,
+    /// Its files.
+    pub files: RolloutFiles,
 }
 
 /// Progress of a rollout, to be written by [`Leadership::advance_rollout`].
@@ -44,8 +64,9 @@ pub struct RolloutStep<'a> {
     pub next: &'a RolloutRecord,
     /// The writes to make.
     pub actions: &'a [RolloutAction],
-    /// The files of all members.
-    pub files: &'a [MemberFiles],
+    /// The files of the rollout. They may be missing if there are no actions and the rollout does
+    /// not complete.
+    pub files: Option<&'a RolloutFiles>,
     /// The snapshot that the decision was based on.
     pub snapshot: &'a Snapshot,
 }
@@ -125,13 +146,13 @@ impl Registry {
         Err(RegistryError::Conflict)
     }
 
-    /// Returns the unit files of the members of a rollout that has not ended.
+    /// Returns the unit files of a rollout that has not ended.
     ///
     /// # Errors
     ///
     /// [`RegistryError::NoRollout`] when there are no files, because the rollout has ended or does
     /// not exist; [`RegistryError::Value`] when they cannot be read.
-    pub async fn rollout_files(&self, id: RolloutId) -> Result<Vec<MemberFiles>, RegistryError> {
+    pub async fn rollout_files(&self, id: RolloutId) -> Result<RolloutFiles, RegistryError> {
         let (entry, _) = self.get(&Key::RolloutFiles(id)).await?;
         let entry = entry.ok_or(RegistryError::NoRollout { id })?;
         decode_rollout_files(&entry.value)
@@ -206,13 +227,18 @@ impl Leadership {
     }
 }
 
-/// Returns the writes of the units. A global unit is written once for all its members.
+/// Returns the writes of the units. A global unit is written once for all its members. The rollout
+/// replaces templates when it completes.
 fn unit_writes(step: &RolloutStep<'_>) -> Result<Vec<UnitWrite>, RegistryError> {
     let (mut writes, mut global) = (Vec::new(), BTreeSet::new());
+    if step.next.rollout.phase == RolloutPhase::Completed {
+        let templates = step.files.into_iter().flat_map(|files| &files.templates);
+        writes.extend(templates.filter_map(|template| template_write(template, step.snapshot)));
+    }
     for action in step.actions {
         let index = action.member();
         let (Some(member), Some(files)) =
-            (step.next.rollout.members.get(index), step.files.get(index))
+            (step.next.rollout.members.get(index), step.files.and_then(|it| it.members.get(index)))
         else {
             let source = CodecError::damaged("the unit files of a member are missing");
             return Err(RegistryError::Value { key: format!("rollout {}", step.next.id), source });
@@ -238,4 +264,12 @@ fn unit_writes(step: &RolloutStep<'_>) -> Result<Vec<UnitWrite>, RegistryError> 
         });
     }
     Ok(writes)
+}
+
+/// Returns the write of a template, unless it has changed since the rollout was requested.
+fn template_write(template: &TemplateFiles, snapshot: &Snapshot) -> Option<UnitWrite> {
+    let TemplateFiles { name, from, to } = template;
+    let current = snapshot.unit(name.as_str()).filter(|unit| unit.file == *from)?;
+    let (name, file, desired) = (name.clone(), to.clone(), current.desired);
+    Some(UnitWrite::Put(NewUnit { name, file, desired }))
 }

@@ -276,6 +276,8 @@ pub(super) async fn add_instances(
             if known.hash == new || !is_of_template || given.contains(&name) {
                 continue;
             }
+            // A list has no unit files.
+            let Some(known) = context.session.unit(&name).await? else { continue };
             let desired = known.desired().unwrap_or(TargetState::Inactive);
             added.push(UnitDiff { name, file: template.file.clone(), desired, known: Some(known) });
         }
@@ -459,8 +461,18 @@ pub(crate) fn preview_text(
     machines: &MachineLabels,
 ) -> String {
     let changes = diffs.iter().map(|unit| {
-        // New files are not printed in full.
-        let diff = if unit.change() == UnitChange::Replace { unit.diff() } else { String::new() };
+        let is_of_template = |other: &UnitDiff| {
+            other.name != unit.name
+                && Some(&other.name) == unit.name.template().as_ref()
+                && other.file.path == unit.file.path
+        };
+        let diff = match unit.change() {
+            // The diff of the template shows the change.
+            UnitChange::Replace if diffs.iter().any(is_of_template) => String::new(),
+            UnitChange::Replace => unit.diff(),
+            // New files are not printed in full.
+            _ => String::new(),
+        };
         unit.summary() + &diff
     });
     let is_relevant = |it: &&PlannedChange| {

@@ -6,7 +6,9 @@ use fleet_core::rollout::{
     Member, MemberId, OnFailure, Rollout, RolloutId, RolloutStrategy, UnitTarget,
 };
 use fleet_core::{Generation, Snapshot, TargetState, Unit};
-use fleet_store::registry::{MemberFiles, NewRollout, UnitWrite};
+use fleet_store::registry::{
+    MemberFiles, NewRollout, NewUnit, RolloutFiles, TemplateFiles, UnitWrite,
+};
 use fleet_store::{Mirror, Registry};
 use fleet_unitfile::UnitFile;
 
@@ -102,7 +104,7 @@ fn no_rollout(id: &str) -> Failure {
 pub(crate) struct SplitWrites {
     /// `None` if no unit has to be updated step by step.
     pub(crate) rollout: Option<NewRollout>,
-    /// Writes that change no running unit, such as those of templates.
+    /// Writes that change no running unit, such as those of new templates.
     pub(crate) others: Vec<UnitWrite>,
 }
 
@@ -113,13 +115,18 @@ pub(crate) fn split(
     (known, after): (&Snapshot, &Snapshot),
     mirror: &Mirror,
 ) -> Result<SplitWrites, Failure> {
-    let (mut members, mut files, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut members, mut files) = (Vec::new(), RolloutFiles::default());
+    let (mut templates, mut others) = (Vec::new(), Vec::new());
     for write in writes {
         let name = write.name();
         let before = known.unit(name.as_str()).map(|unit| &**unit);
         let after = after.unit(name.as_str()).map(|unit| &**unit);
         let Some(unit) = after.filter(|unit| is_rolled(before, unit)) else {
-            others.push(write);
+            if before.is_some() && name.is_template() && matches!(write, UnitWrite::Put(_)) {
+                templates.push(write);
+            } else {
+                others.push(write);
+            }
             continue;
         };
         let generation = match (&write, before) {
@@ -144,11 +151,17 @@ pub(crate) fn split(
         let of_unit = members_of(unit, from, to, known);
         let file = |unit: &Unit| -> UnitFile { unit.file.clone() };
         let both = MemberFiles { from: before.map(file), to: file(unit) };
-        files.extend(std::iter::repeat_n(both, of_unit.len()));
+        files.members.extend(std::iter::repeat_n(both, of_unit.len()));
         members.extend(of_unit);
     }
     if members.is_empty() {
+        others.extend(templates);
         return Ok(SplitWrites { rollout: None, others });
+    }
+    for write in templates {
+        let UnitWrite::Put(NewUnit { name, file: to, .. }) = write else { continue };
+        let before = known.unit(name.as_str()).map(|unit| unit.file.clone());
+        files.templates.extend(before.map(|from| TemplateFiles { name, from, to }));
     }
     // Nothing can be restored after a restart.
     if members.iter().all(|member| member.from.is_some_and(|from| from.hash == member.to.hash)) {

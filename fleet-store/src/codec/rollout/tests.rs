@@ -72,15 +72,18 @@ fn rollouts_read_back() {
 #[test]
 fn files_of_members_read_back() {
     let not_utf8 = UnitFile::parse(b"[Unit]\n# \xff\n").unwrap();
-    let members = [
+    let members = vec![
         MemberFiles { from: None, to: file(1) },
         MemberFiles { from: Some(file(1)), to: not_utf8 },
     ];
-    let encoded = encode_rollout_files(&members);
+    let name = "web@.service".parse().unwrap();
+    let templates = vec![TemplateFiles { name, from: file(1), to: file(2) }];
+    let files = RolloutFiles { members, templates };
+    let encoded = encode_rollout_files(&files);
     let decoded = decode_rollout_files(&encoded).unwrap();
-    assert_eq!(decoded, members);
+    assert_eq!(decoded, files);
     let text = String::from_utf8(encoded).unwrap();
-    assert_eq!(text.matches("ExecStart").count(), 1, "{text}");
-    let damaged = text.replace("[0,1]", "[0,2]");
+    assert_eq!(text.matches("ExecStart").count(), 2, "{text}");
+    let damaged = text.replace("[0,1]", "[0,3]");
     assert!(decode_rollout_files(damaged.as_bytes()).is_err(), "{damaged}");
 }
