@@ -15,6 +15,7 @@ mod overload;
 mod permissions;
 mod refusals;
 mod relations;
+mod rollouts;
 mod run;
 mod service;
 mod service_manager;

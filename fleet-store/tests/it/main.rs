@@ -22,6 +22,7 @@ mod mirror_sharing;
 mod presence;
 mod rebalancing;
 mod registry;
+mod rollouts;
 mod single_placement;
 mod superseded_placements;
 mod support;
