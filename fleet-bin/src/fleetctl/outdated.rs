@@ -70,10 +70,7 @@ impl OutdatedInstances {
     /// Returns the command that updates the instances.
     pub(crate) fn remedy(&self) -> String {
         let template = &self.template;
-        format!(
-            "\"fleetctl start --replace INSTANCE\" updates an instance, with the file of \
-             {template} in the current folder"
-        )
+        format!("\"fleetctl apply {template}\" updates them, with that file in the current folder")
     }
 
     /// Returns the warning of `doctor`.

@@ -101,6 +101,7 @@ fn paused_rollout_waits_and_can_be_rolled_back() {
     cluster.wait_for("the first instance is restored", |cluster| {
         (versions(cluster) == "1001 1001 1001 1001").then_some(())
     });
+    cluster.succeed(&["rollout", "abort", "1"]);
     let none = fail(&cluster, &["rollout", "pause"]);
     assert!(none.contains("no rollout is in progress"), "{none}");
 }

@@ -246,7 +246,10 @@ impl Pass<'_> {
 
     /// Waits for a member to be healthy for the required time.
     fn watch(&mut self, member: usize) -> Verdict {
-        let RolloutStrategy { settle, deadline, .. } = self.rollout.strategy;
+        let RolloutStrategy { mut settle, deadline, .. } = self.rollout.strategy;
+        if matches!(self.rollout.phase, RolloutPhase::RollingBack { .. }) {
+            settle = settle.min(deadline);
+        }
         let is_healthy = self.seen[member].is_healthy();
         let is_active = matches!(self.seen[member].state, ObservedState::Active { .. });
         let new = Watch { since: self.now, healthy_since: None };

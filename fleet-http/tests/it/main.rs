@@ -30,6 +30,7 @@ mod proxied;
 mod put;
 mod rebalance;
 mod relay;
+mod rollouts;
 mod states;
 mod status;
 mod store_outage;
