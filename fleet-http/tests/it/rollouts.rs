@@ -49,12 +49,13 @@ async fn changed_units_become_members_of_a_rollout() {
     let server = Server::start().await;
     let m1 = server.machine("m1", &[]).await;
     let _m2 = server.machine("m2", &[("disk", "ssd")]).await;
-    server.sleepers(&["a.service", "b.service", "c.service", "idle.service"], "launched").await;
+    server.sleepers(&["a.service", "c.service", "idle.service"], "launched").await;
     server.decide(&[("a.service", "m1")], &[]).await;
     server.publish(&m1, running("a.service", "m1")).await;
     let global = launched("[X-Fleet]\nGlobal=true\n");
     let before = UnitWrites::default()
         .put(&name("log.service"), &global)
+        .put(&name("b.service"), &launched(""))
         .put(&name("web@.service"), &upload("", TargetState::Inactive));
     server.client().write_units(&before).await.unwrap();
     let global = launched("Restart=always\n[X-Fleet]\nGlobal=true\n");
@@ -70,7 +71,13 @@ async fn changed_units_become_members_of_a_rollout() {
     let written = server.client().write_units(&writes).await.unwrap();
     assert_eq!(written.rollout, Some(RolloutId(1)));
     let rollout = server.client().rollout(RolloutId(1)).await.unwrap().unwrap();
-    insta::assert_snapshot!(members(&rollout), @"");
+    insta::assert_snapshot!(members(&rollout), @r"
+    a.service: changed, pending, not ready
+    log.service on m1: changed, pending, not ready
+    log.service on m2: changed, pending, not ready
+    new.service: created, pending, not ready
+    c.service: restarted, pending, not ready
+    ");
     let hash =
         async |unit: &str| server.client().unit(&name(unit)).await.unwrap().map(|unit| unit.hash);
     assert_eq!(hash("a.service").await, rollout.members[0].from_hash, "the leader writes it");
@@ -84,7 +91,8 @@ async fn changed_units_become_members_of_a_rollout() {
 #[tokio::test]
 async fn unchanged_units_need_no_rollout() {
     let server = Server::start().await;
-    server.sleepers(&["a.service"], "launched").await;
+    let before = UnitWrites::default().put(&name("a.service"), &launched(""));
+    server.client().write_units(&before).await.unwrap();
     let writes = rolling().put(&name("a.service"), &launched("# a comment\n"));
     let written = server.client().write_units(&writes).await.unwrap();
     assert_eq!(written.rollout, None);
@@ -114,7 +122,22 @@ async fn impossible_rollouts_are_refused() {
     server.client().write_units(&writes(usual())).await.unwrap();
     let both = writes(usual()).put(&name("b.service"), &launched("Restart=always\n"));
     all += &refusal(&server, both).await;
-    insta::assert_snapshot!(all.replace(": ", ":\n  "), @"");
+    insta::assert_snapshot!(all.replace(": ", ":\n  "), @r#"
+    400 at_once is 0, so no member would be updated:
+      write a count of at least 1, or a percentage such as 25%
+    400 atOnce:
+      "some" is not a number of members:
+      write a count such as 2, or a percentage such as 25%
+    400 min_available is 100% of 1 members, which leaves none to update:
+      write at most 0%
+    400 onFailure:
+      "ignore" is unknown:
+      write "rollback" or "stop"
+    400 deadline is 0, so every member would fail:
+      write a longer time, such as 5min
+    409 a.service is a member of rollout 1, which is running:
+      wait for its end, or abort it
+    "#);
 }
 
 #[tokio::test]
@@ -139,7 +162,22 @@ async fn rollouts_are_paused_resumed_and_aborted() {
             Err(other) => other.to_string(),
         };
     }
-    insta::assert_snapshot!(all.replace(": ", ":\n  "), @"");
+    insta::assert_snapshot!(all.replace(": ", ":\n  "), @r"
+    Pause:
+      paused:
+      resume or abort it
+    Resume:
+      running
+    RollBack:
+      rolling back:
+      the rollout was aborted on request
+    Pause:
+      409 cannot pause a rollout that is rolling back:
+      wait for its end, or abort it to keep each member as it is
+    Abort:
+      aborted on request:
+      each member keeps the version that it has
+    ");
     let unknown = server.call("POST", "/fleet/v1/rollouts/1", r#"{"request":"stop"}"#).await;
     assert_eq!(unknown.status, 400, "{unknown:?}");
     for path in ["/fleet/v1/rollouts/2", "/fleet/v1/rollouts/x"] {
