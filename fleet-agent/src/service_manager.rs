@@ -164,11 +164,12 @@ pub struct ManagedUnit {
     pub waits_for: Option<String>,
 }
 
-/// First words of the reason of a unit that waits for something outside of fleet.
+/// First words of the reason of a unit that waits for something outside of fleet, or for another
+/// unit of the cluster (`StartAfter=`).
 pub(crate) const WAITS_FOR: &str = "waits for ";
 
 /// Returns whether the published problem of a unit is only that it waits for something outside of
-/// fleet. Such a unit starts by itself once this is there.
+/// fleet, or for another unit of the cluster. Such a unit starts by itself once this is there.
 #[must_use]
 pub fn is_wait_reason(problem: &str) -> bool {
     problem.starts_with(WAITS_FOR)

@@ -1,6 +1,6 @@
-//! Dependency cycles in `MachineOf=` and `Replaces=`.
+//! Dependency cycles in `MachineOf=`, `Replaces=` and `StartAfter=`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::pattern::Peer;
 use crate::requirements::FleetOption;
 use crate::{Snapshot, Unit};
 
-/// A dependency cycle of units, none of which can be placed as required.
+/// A dependency cycle of units, none of which can be placed or started as required.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cycle {
-    /// The option that forms the cycle: `MachineOf` or `Replaces`.
+    /// The option that forms the cycle: `MachineOf`, `Replaces` or `StartAfter`.
     pub option: FleetOption,
     /// The units of the cycle. Each unit refers to the next one, and the last unit to the first.
     pub units: Vec<UnitName>,
@@ -68,6 +68,56 @@ pub fn replaces_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
         links.iter().filter(covered).map(|name| (*name).clone()).collect()
     })?;
     Some(Cycle { option: FleetOption::Replaces, units })
+}
+
+/// Returns a cycle of `StartAfter=` options that the units called `from` are part of, or wait for.
+///
+/// Unlike the other searches, this one looks for the units in the snapshot, and for many of them at
+/// once. Its cost depends on the number of options among the units that it reaches. Templates are
+/// never started, so they are never part of a cycle.
+#[must_use]
+pub fn start_after_cycle<'a>(
+    known: &'a Snapshot,
+    from: impl IntoIterator<Item = &'a UnitName>,
+) -> Option<Cycle> {
+    let unit = |name: &UnitName| known.unit(name.as_str()).filter(|it| !it.name.is_template());
+    let mut done: BTreeSet<&UnitName> = BTreeSet::new();
+    for start in from {
+        let mut path: Vec<(&Unit, usize)> = Vec::new();
+        let mut positions: BTreeMap<&UnitName, usize> = BTreeMap::new();
+        let mut next = Some(start);
+        while let Some(name) = next {
+            if let Some(position) = positions.get(name) {
+                let units = path[*position..].iter().map(|(unit, _)| unit.name.clone()).collect();
+                return Some(Cycle { option: FleetOption::StartAfter, units });
+            }
+            if let Some(unit) = unit(name).filter(|it| !done.contains(&it.name)) {
+                positions.insert(&unit.name, path.len());
+                path.push((unit, 0));
+            }
+            next = next_on_path(&mut path, |left| {
+                positions.remove(left);
+                done.insert(left);
+            });
+        }
+    }
+    None
+}
+
+/// Returns the next name to visit, after leaving each unit at the end of the path that has none.
+fn next_on_path<'a>(
+    path: &mut Vec<(&'a Unit, usize)>,
+    mut on_leave: impl FnMut(&'a UnitName),
+) -> Option<&'a UnitName> {
+    while let Some((unit, visited)) = path.last_mut() {
+        *visited += 1;
+        match unit.requirements.start_after.get(*visited - 1) {
+            Some(name) => return Some(name),
+            None => on_leave(&unit.name),
+        }
+        path.pop();
+    }
+    None
 }
 
 /// Finds a shortest path from `start` back to it by breadth-first search.

@@ -22,6 +22,7 @@ pub mod resources;
 pub mod rollout;
 pub mod schedule;
 pub mod snapshot;
+pub mod start_order;
 mod stop;
 pub mod task;
 pub mod unit;

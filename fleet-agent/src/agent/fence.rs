@@ -7,12 +7,14 @@
 //!
 //! The fence is persisted for the next daemon. A fence that cannot be read counts as passed.
 //!
-//! The start gate holds back these units until they may be started here.
+//! The start gate holds back these units until they may be started here. It also holds back each
+//! unit whose `StartAfter=` names a unit that has not run yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fleet_core::start_order::{StartBlocker, start_blockers};
 use fleet_core::{
     DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, TargetState, Timestamp, Unit,
 };
@@ -26,7 +28,8 @@ use tokio::task::JoinSet;
 use super::desired_state::is_fenced;
 use super::exclusivity::{BlockReason, Exclusivity, Observation, PresenceWindow};
 use super::state::{AgentState, Checkpoint, StateKey};
-use super::unit_errors::{OrderId, UnitError, UnitErrors, chain};
+use super::unit_errors::{OrderId, UnitErrors, chain};
+use crate::service_manager::WAITS_FOR;
 use crate::watchdog::Heartbeat;
 use crate::{Clock, ServiceError, ServiceManager, Shutdown};
 
@@ -219,14 +222,48 @@ pub(crate) async fn read_fence(
     Timestamp::from_millis(same.map_or(0, |wire| wire.until_ms))
 }
 
-/// The exclusivity rule, with the units that it blocks.
+/// The exclusivity rule and the start order, with the units that they hold back.
 pub(crate) struct StartGate {
     exclusivity: Exclusivity,
     window: watch::Receiver<Option<PresenceWindow>>,
     progress: watch::Receiver<Progress>,
     errors: Arc<UnitErrors>,
-    waiting: BTreeMap<UnitName, (Arc<Unit>, BlockReason)>,
+    waiting: BTreeMap<UnitName, HeldStart>,
     last_revision: Revision,
+}
+
+/// A start that has to wait.
+struct HeldStart {
+    /// The unit as the cluster wants it.
+    unit: Arc<Unit>,
+    order: OrderId,
+    reason: HoldReason,
+}
+
+/// The reason why a start has to wait.
+#[derive(Debug, PartialEq, Eq)]
+enum HoldReason {
+    /// The unit may run on another machine (`OnPartition=stop`).
+    Exclusivity(BlockReason),
+    /// Units of its `StartAfter=` have not run yet. The list is not empty.
+    StartOrder(Vec<StartBlocker>),
+}
+
+impl HoldReason {
+    /// Returns the text to publish, if there is one.
+    fn text(&self) -> Option<String> {
+        match self {
+            Self::Exclusivity(BlockReason::CutOff | BlockReason::NotPublished) => None,
+            Self::Exclusivity(reason) => Some(reason.to_string()),
+            Self::StartOrder(blockers) => {
+                let (first, more) = blockers.split_first()?;
+                Some(match more.len() {
+                    0 => format!("{WAITS_FOR}{first}"),
+                    more => format!("{WAITS_FOR}{first}, and for {more} more"),
+                })
+            }
+        }
+    }
 }
 
 /// Cluster state for one evaluation of the rule.
@@ -276,7 +313,8 @@ impl StartGate {
         now: Timestamp,
     ) -> StartView {
         // Changes of other machines matter only to blocked units.
-        let waits = !self.waiting.is_empty();
+        let is_fence = |held: &HeldStart| matches!(held.reason, HoldReason::Exclusivity(_));
+        let waits = self.waiting.values().any(is_fence);
         let changes = waits.then(|| mirror.delta_since(self.last_revision).changes).flatten();
         self.last_revision = snapshot.revision;
         self.progress.mark_unchanged();
@@ -285,10 +323,10 @@ impl StartGate {
         StartView { snapshot: snapshot.clone(), machines, gaps: mirror.resyncs(), now, window }
     }
 
-    /// Keeps units with `OnPartition=stop` from being started too early: changes their state in
-    /// `desired` from launched to loaded. Returns the earliest time at which the reason for this
-    /// ends by itself, so that the caller has to compare again. Returns `None` if there is no such
-    /// time.
+    /// Keeps units with `OnPartition=stop` or `StartAfter=` from being started too early: changes
+    /// their state in `desired` from launched to loaded. Returns the earliest time at which the
+    /// reason for this ends by itself, so that the caller has to compare again. Returns `None` if
+    /// there is no such time.
     pub(crate) fn hold_back(
         &mut self,
         desired: &mut BTreeMap<UnitName, DesiredUnit>,
@@ -298,34 +336,59 @@ impl StartGate {
     ) -> Option<Timestamp> {
         self.exclusivity.record_changes(view.observation());
         let before = std::mem::take(&mut self.waiting);
-        for (name, wanted) in desired.iter_mut().filter(|(_, wanted)| is_fenced(&wanted.unit)) {
+        for (name, wanted) in desired.iter_mut() {
             let started =
                 known.get(name).is_some_and(|known| known.requested == TargetState::Launched);
             if wanted.unit.desired != TargetState::Launched || started {
                 continue;
             }
-            let blocked = self.exclusivity.blocked_by(&wanted.unit, view.observation());
-            let Some(blocked) =
-                blocked.or_else(|| (!checkpoint.is_persisted(name)).then_some(BlockReason::CutOff))
-            else {
-                continue;
-            };
-            self.report(wanted, &blocked);
-            self.waiting.insert(name.clone(), (wanted.unit.clone(), blocked));
-            let held = Unit { desired: TargetState::Loaded, ..wanted.unit.as_ref().clone() };
+            let mut reason = self.reason(&wanted.unit, view);
+            if reason.is_none() && is_fenced(&wanted.unit) && !checkpoint.is_persisted(name) {
+                reason = Some(HoldReason::Exclusivity(BlockReason::CutOff));
+            }
+            let Some(reason) = reason else { continue };
+            let (unit, order) = (wanted.unit.clone(), OrderId::of(wanted));
+            let held = Unit { desired: TargetState::Loaded, ..unit.as_ref().clone() };
             wanted.unit = Arc::new(held);
+            self.waiting.insert(name.clone(), HeldStart { unit, order, reason });
         }
         let waiting = &self.waiting;
-        // No longer blocked, perhaps because a unit of the same name without a fence has replaced
-        // it.
+        // No longer held back, perhaps because a unit of the same name without these options has
+        // replaced it.
         let over = before.keys().filter(|unit| !waiting.contains_key(*unit));
         over.for_each(|unit| self.errors.clear_waiting(unit));
         self.exclusivity.retain(|unit| waiting.contains_key(unit));
-        waiting.values().filter_map(|(_, blocked)| blocked.until()).min()
+        let until = |held: &HeldStart| match &held.reason {
+            HoldReason::Exclusivity(reason) => reason.until(),
+            HoldReason::StartOrder(_) => None,
+        };
+        waiting.values().filter_map(until).min()
     }
 
-    /// Waits until one of the blocked units is no longer blocked, or is blocked for another reason
-    /// than before. Waits forever if no unit is blocked.
+    /// Returns the reason why the unit must not be started now; `None` if it may be started.
+    fn reason(&mut self, unit: &Unit, view: &StartView) -> Option<HoldReason> {
+        if is_fenced(unit)
+            && let Some(reason) = self.exclusivity.blocked_by(unit, view.observation())
+        {
+            return Some(HoldReason::Exclusivity(reason));
+        }
+        let blockers = start_blockers(&view.snapshot, unit);
+        (!blockers.is_empty()).then_some(HoldReason::StartOrder(blockers))
+    }
+
+    /// Publishes the reason of each unit that is held back, except for the usual short reasons of a
+    /// unit with `OnPartition=stop`. The failure of another task of the unit is kept instead.
+    pub(crate) fn report(&self) {
+        for (name, held) in &self.waiting {
+            match held.reason.text() {
+                Some(text) => self.errors.set_waiting(name, held.order, text),
+                None => self.errors.clear_waiting(name),
+            }
+        }
+    }
+
+    /// Waits until one of the units is no longer held back, or is held back for another reason than
+    /// before. Waits forever if no unit is held back.
     pub(crate) async fn changed(&mut self, mirror: &Mirror, clock: &dyn Clock) {
         loop {
             if self.waiting.is_empty() {
@@ -339,25 +402,14 @@ impl StartGate {
             let Some(snapshot) = mirror.current() else { continue };
             let view = self.view(&snapshot, mirror, clock.now());
             self.exclusivity.record_changes(view.observation());
-            let exclusivity = &mut self.exclusivity;
-            let mut waiting = self.waiting.values();
-            if waiting.any(|(unit, blocked)| {
-                exclusivity.blocked_by(unit, view.observation()).as_ref() != Some(blocked)
-            }) {
+            let waiting = std::mem::take(&mut self.waiting);
+            let differs =
+                |held: &HeldStart| self.reason(&held.unit, &view).as_ref() != Some(&held.reason);
+            let has_changed = waiting.values().any(differs);
+            self.waiting = waiting;
+            if has_changed {
                 return;
             }
-        }
-    }
-
-    /// Reports the reason why a unit must wait, if another machine is the reason. For any other
-    /// reason, clears an earlier report.
-    fn report(&self, wanted: &DesiredUnit, blocked: &BlockReason) {
-        let unit = &wanted.unit.name;
-        match blocked {
-            BlockReason::Elsewhere(_) | BlockReason::MayRun(..) => {
-                self.errors.set(unit, UnitError::waiting(OrderId::of(wanted), blocked.to_string()));
-            }
-            BlockReason::CutOff | BlockReason::NotPublished => self.errors.clear_waiting(unit),
         }
     }
 }

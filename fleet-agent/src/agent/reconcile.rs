@@ -195,6 +195,7 @@ impl Reconciler {
         let seen = self.gate.view(&snapshot, &self.mirror, now);
         let enters_at = self.gate.hold_back(&mut desired, &known, &self.checkpoint, &seen);
         self.tasks.forget_old_failures(&desired, &known);
+        self.gate.report();
         let again = self.tasks.run_tasks(&desired, &known, now, |tasks| tasks).await;
         let note_at = self.checkpoint.persist_when_due(now).await;
         self.covered = Some(snapshot.revision);

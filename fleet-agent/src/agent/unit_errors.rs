@@ -110,6 +110,13 @@ impl UnitErrors {
         }
     }
 
+    /// Sets the reason why an order waits, unless the unit has a failure.
+    pub(crate) fn set_waiting(&self, unit: &UnitName, order: OrderId, text: String) {
+        if self.get(unit).is_none_or(|problem| problem.waiting) {
+            self.set(unit, UnitError::waiting(order, text));
+        }
+    }
+
     pub(crate) fn clear(&self, unit: &UnitName) {
         if self.lock().remove(unit).is_some() {
             self.feed.report(unit);

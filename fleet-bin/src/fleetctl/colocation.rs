@@ -1,9 +1,12 @@
-//! Warnings about units that the cluster may place apart from the units that they start or require.
+//! Findings about several units: warnings about units that the cluster may place apart from the
+//! units that they start or require, and errors about cycles of `StartAfter=`.
 
 use std::collections::BTreeMap;
 
+use fleet_core::cycle::start_after_cycle;
 use fleet_core::pattern::Peer;
-use fleet_core::{Requirements, Strictness};
+use fleet_core::requirements::FleetOption;
+use fleet_core::{Requirements, Snapshot, Strictness, TargetState, Unit};
 use fleet_unitfile::specifier::expand_fleet_specifiers;
 use fleet_unitfile::{Severity, UnitFile, UnitName, UnitType};
 
@@ -41,6 +44,30 @@ pub(crate) fn warnings(
     files: &BTreeMap<UnitName, UnitFile>,
 ) -> Vec<Finding> {
     units.iter().flat_map(|unit| warnings_for(unit, files)).collect()
+}
+
+/// Returns an error about a cycle of `StartAfter=` among these units, if there is one.
+pub(crate) fn start_order_error(units: &[CheckedUnit]) -> Option<Finding> {
+    let mut known = Snapshot::default();
+    for unit in units {
+        let Some(file) = unit.file.clone() else { continue };
+        let Some(requirements) = requirements(&unit.name, &file) else { continue };
+        known.put_unit(Unit::new(unit.name.clone(), file, requirements, TargetState::Launched));
+    }
+    let cycle = start_after_cycle(&known, units.iter().map(|unit| &unit.name))?;
+    let first = units.iter().find(|unit| unit.name == cycle.units[0])?;
+    let mut options = first.file.as_ref()?.options();
+    let option = options.find(|it| it.name() == FleetOption::StartAfter.as_str())?;
+    let (file, line) = first.path.locate(option.line());
+    Some(Finding {
+        file,
+        line,
+        column: 1,
+        severity: Severity::Error,
+        code: None,
+        message: cycle.to_string(),
+        help: "remove one of these units from the option".to_owned(),
+    })
 }
 
 fn warnings_for(unit: &CheckedUnit, files: &BTreeMap<UnitName, UnitFile>) -> Vec<Finding> {
@@ -183,5 +210,24 @@ mod tests {
         ] {
             assert_eq!(render(units), "", "{units:?}");
         }
+    }
+
+    #[test]
+    fn start_order_cycle_is_an_error() {
+        let unit = |name: &str, after: &str| CheckedUnit {
+            name: name.parse().unwrap(),
+            path: name.into(),
+            file: Some(UnitFile::parse(format!("[X-Fleet]\nStartAfter={after}\n")).unwrap()),
+        };
+        let units = [
+            unit("a.service", "x.service"),
+            unit("b.service", "a.service c.service"),
+            unit("c.service", "b.service"),
+        ];
+        assert_eq!(start_order_error(&units[..2]), None);
+        insta::assert_snapshot!(start_order_error(&units).unwrap(), @"
+        b.service:2:1: StartAfter forms a dependency cycle: b.service -> c.service -> b.service
+        help: remove one of these units from the option
+        ");
     }
 }

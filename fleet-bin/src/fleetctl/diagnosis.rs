@@ -188,7 +188,9 @@ fn state_diagnosis(
         return Some(drift_warning(state, drift, &at));
     }
     if is_wait_reason(&state.problem) {
-        let (reason, remedy) = state.problem.split_once("; ").unwrap_or((&state.problem, &journal));
+        let other = state.problem.split_once(" (StartAfter=)").and_then(|it| it.0.rsplit_once(' '));
+        let see = other.map(|it| format!("see \"fleetctl status {}\"", it.1)).unwrap_or(journal);
+        let (reason, remedy) = state.problem.split_once("; ").unwrap_or((&state.problem, &see));
         let message = format!("{name} on {at} {reason}");
         return Some(Diagnosis::problem(name, message, remedy));
     }
@@ -434,12 +436,19 @@ mod tests {
             problem: "waits for db.service: nothing is at /run/db; start db.service".into(),
             ..wire::UnitStateEntity::default()
         };
-        let (states, machines) = (vec![state], vec![machine("m1", "1")]);
+        let ordered = wire::UnitStateEntity {
+            name: "app.service".into(),
+            problem: "waits for db.service (StartAfter=), which is activating on m2".into(),
+            ..state.clone()
+        };
+        let (states, machines) = (vec![state, ordered], vec![machine("m1", "1")]);
         let view = ClusterView { states, machines, ..ClusterView::default() };
-        insta::assert_snapshot!(report(&view), @r"
+        insta::assert_snapshot!(report(&view), @r#"
+        problem: app.service on m1 waits for db.service (StartAfter=), which is activating on m2
+           help: see "fleetctl status db.service"
         problem: web.service on m1 waits for db.service: nothing is at /run/db
            help: start db.service
-        ");
+        "#);
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub(crate) enum Verdict {
     Skipped(String),
     /// Not reached yet, but in progress.
     Pending(String),
+    /// Not reached yet, because the start waits for another unit of the cluster.
+    Held(String),
     /// Blocked by an obstacle that rarely disappears by itself.
     Stuck(String),
     /// The goal will not be reached.
@@ -218,6 +220,7 @@ impl Goal {
             let machine = short_machine(&state.machine_id);
             match state.problem.as_str() {
                 "" => Verdict::Pending(format!("{machine} {what}")),
+                wait if is_wait_reason(wait) => Verdict::Held(format!("on {machine} it {wait}")),
                 problem => Verdict::Stuck(format!("{machine}: {problem}")),
             }
         };
@@ -376,7 +379,7 @@ fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Failed { .. } => 0,
         Verdict::Stuck(_) => 1,
-        Verdict::Pending(_) => 2,
+        Verdict::Pending(_) | Verdict::Held(_) => 2,
         Verdict::Running(_) => 3,
         Verdict::PartlyReached(_) | Verdict::Reached | Verdict::Skipped(_) => 4,
     };

@@ -157,7 +157,9 @@ impl WaitState {
             Verdict::Failed { text, machine } if last.observations > 1 => {
                 end(UnitOutcome::Failed, text, machine.as_ref())
             }
-            Verdict::Pending(text) if last.is_late => end(UnitOutcome::Late, text, None),
+            Verdict::Pending(text) | Verdict::Held(text) if last.is_late => {
+                end(UnitOutcome::Late, text, None)
+            }
             _ => None,
         }
     }
@@ -165,7 +167,7 @@ impl WaitState {
     /// Returns an obstacle that was not reported before, and marks it as reported.
     pub(crate) fn new_obstacle(&mut self) -> Option<String> {
         let last = self.last.as_ref().filter(|last| last.lasts(REPORT_AFTER))?;
-        let Verdict::Stuck(text) = &last.verdict else { return None };
+        let (Verdict::Stuck(text) | Verdict::Held(text)) = &last.verdict else { return None };
         if self.reported.as_ref() == Some(text) {
             return None;
         }
@@ -183,6 +185,7 @@ impl WaitState {
         match self.last.as_ref().map(|last| &last.verdict) {
             Some(
                 Verdict::Pending(text)
+                | Verdict::Held(text)
                 | Verdict::Skipped(text)
                 | Verdict::Stuck(text)
                 | Verdict::PartlyReached(text),

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle, start_after_cycle};
 use fleet_core::requirements::ParsedRequirements;
 use fleet_core::{Metadata, Requirements, Snapshot, Strictness, TargetState, Unit};
 use fleet_http::{AuthPolicy, ListenAddress, Listener, Peers};
@@ -189,7 +189,7 @@ fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {
     Ok(units)
 }
 
-/// Refuses units that form a cycle, since they can never be placed.
+/// Refuses units that form a cycle, since they can never be placed or started.
 fn refuse_cycles(units: &[NewUnit]) -> Result<(), StartError> {
     let mut known = Snapshot::default();
     for NewUnit { name, file, desired } in units {
@@ -201,7 +201,10 @@ fn refuse_cycles(units: &[NewUnit]) -> Result<(), StartError> {
         }
         known.put_unit(unit);
     }
-    Ok(())
+    match start_after_cycle(&known, units.iter().map(|unit| &unit.name)) {
+        Some(cycle) => Err(StartError::usage(format!("nothing was started: {cycle}"))),
+        None => Ok(()),
+    }
 }
 
 fn unit_files(path: &Path) -> Result<Vec<PathBuf>, StartError> {

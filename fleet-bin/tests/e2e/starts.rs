@@ -142,3 +142,49 @@ fn run_that_another_unit_started_is_stopped() {
     assert_exit(&cluster, &["restart", "needs"], 0);
     cluster.wait_active("needed.service");
 }
+
+#[test]
+fn start_waits_for_a_unit_of_another_machine() {
+    let cluster = Cluster::start(&[]);
+    let home = tempfile::tempdir().unwrap();
+    let ready = home.path().join("ready");
+    let gate = format!(
+        "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'until test -e {}; do sleep .05; done'\n",
+        ready.display()
+    );
+    let web = "[Service]\nExecStart=/bin/sleep infinity\n\
+               [X-Fleet]\nConflicts=gate.service\nStartAfter=gate.service\n";
+    let (gate, web) = (cluster.write("gate.service", &gate), cluster.write("web.service", web));
+    let args = ["start".as_ref(), "--no-block".as_ref(), web.as_os_str(), gate.as_os_str()];
+    cluster.succeed(&args);
+    let waits = "waits for gate.service (StartAfter=), which is activating on ";
+    for command in [&["status", "web"][..], &["doctor"]] {
+        cluster.wait_for("it waits", |cluster| {
+            let (_, text) = run(cluster, command);
+            text.contains(waits).then_some(())
+        });
+    }
+    let (code, text) = run(&cluster, &["start", "--wait-timeout", "1", "web"]);
+    assert!(code != Some(0) && text.contains(waits), "{text}");
+    std::fs::write(&ready, "").unwrap();
+    cluster.wait_active("web.service");
+    let machine = |unit| cluster.rows(unit)[0]["machine"].clone();
+    assert_ne!(machine("web.service"), machine("gate.service"));
+}
+
+#[test]
+fn start_order_cycle_is_refused_by_every_command() {
+    let cluster = Cluster::start(&[]);
+    let after =
+        |other: &str| format!("[Service]\nExecStart=/bin/true\n[X-Fleet]\nStartAfter={other}\n");
+    let one = cluster.write("one.service", &after("two.service"));
+    let two = cluster.write("two.service", &after("one.service"));
+    for command in ["verify", "plan", "apply", "start", "submit"] {
+        let output = cluster.fleetctl(&[command.as_ref(), one.as_os_str(), two.as_os_str()]);
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(1), "{command}: {text}");
+        assert!(text.contains("StartAfter forms a dependency cycle: "), "{command}: {text}");
+        assert!(text.contains("one.service -> two.service"), "{command}: {text}");
+        assert!(cluster.units().is_empty(), "{command}");
+    }
+}

@@ -74,20 +74,26 @@ pub enum RequirementErrorKind {
         /// The problem with the condition.
         problem: MetadataProblem,
     },
-    /// A `MachineOf=` is not a unit name.
+    /// A `MachineOf=` or `StartAfter=` is not a unit name.
     UnitName {
+        /// The option.
+        option: FleetOption,
         /// The value as written.
         value: String,
         /// The error of the name.
         cause: NameError,
     },
-    /// A `MachineOf=` names a template, which is never on a machine.
+    /// A `MachineOf=` or `StartAfter=` names a template, which never runs.
     PeerIsTemplate {
+        /// The option.
+        option: FleetOption,
         /// The template.
         peer: UnitName,
     },
-    /// A `MachineOf=` names the unit itself.
+    /// A `MachineOf=` or `StartAfter=` names the unit itself.
     PeerIsSelf {
+        /// The option.
+        option: FleetOption,
         /// The unit.
         peer: UnitName,
     },
@@ -229,11 +235,15 @@ impl fmt::Display for RequirementErrorKind {
             Self::Metadata { value, problem } => {
                 write!(f, "MachineMetadata={value} is not one condition: {problem}")
             }
-            Self::UnitName { value, .. } => write!(f, "MachineOf={value} is not a unit's name"),
-            Self::PeerIsTemplate { peer } => {
-                write!(f, "MachineOf={peer} names a template, which never runs itself")
+            Self::UnitName { option, value, .. } => {
+                write!(f, "{option}={value} is not a unit's name")
             }
-            Self::PeerIsSelf { peer } => write!(f, "MachineOf={peer} names the unit itself"),
+            Self::PeerIsTemplate { option, peer } => {
+                write!(f, "{option}={peer} names a template, which never runs itself")
+            }
+            Self::PeerIsSelf { option, peer } => {
+                write!(f, "{option}={peer} names the unit itself")
+            }
             Self::Pattern { option, cause } => write!(f, "{option}: {cause}"),
             Self::Expression { option, cause } => write!(f, "{option}: {cause}"),
             Self::Amount { option, cause } => write!(f, "{option}: {cause}"),
@@ -285,8 +295,11 @@ impl RequirementErrorKind {
             Self::SeveralMachineIds { .. } => "keep one of them".into(),
             Self::Metadata { value, problem } => metadata_help(value, *problem),
             Self::UnitName { cause, .. } => cause.to_string(),
-            Self::PeerIsTemplate { .. } => {
-                "name one of its instances, as in MachineOf=web@1.service".into()
+            Self::PeerIsTemplate { option, .. } => {
+                format!("name one of its instances, as in {option}=web@1.service")
+            }
+            Self::PeerIsSelf { option: FleetOption::StartAfter, .. } => {
+                "remove it: a unit cannot wait for itself".into()
             }
             Self::PeerIsSelf { .. } => "remove it: a unit is always on its own machine".into(),
             Self::Pattern { .. } => {
@@ -344,7 +357,7 @@ fn metadata_help(value: &str, problem: MetadataProblem) -> String {
 fn together_help(one: FleetOption, other: FleetOption) -> String {
     if [one, other].contains(&FleetOption::Global) {
         return "remove one of them: with Global, only MachineMetadata, MachineMetadataExpr, \
-                Conflicts and OnPartition apply"
+                Conflicts, OnPartition and StartAfter apply"
             .into();
     }
     "remove one of them".into()

@@ -64,6 +64,9 @@ pub struct Requirements {
     pub reschedule: Reschedule,
     /// `OnPartition=`: the policy on a partitioned machine.
     pub on_partition: OnPartition,
+    /// `StartAfter=`: units that must be active, or have finished successfully, before the unit is
+    /// started, in the order written.
+    pub start_after: Vec<UnitName>,
 }
 
 impl Requirements {
@@ -162,6 +165,12 @@ impl Requirements {
     #[must_use]
     pub fn with_on_partition(self, on_partition: OnPartition) -> Self {
         Self { on_partition, ..self }
+    }
+
+    /// Sets `StartAfter=`.
+    #[must_use]
+    pub fn with_start_after(self, start_after: Vec<UnitName>) -> Self {
+        Self { start_after, ..self }
     }
 }
 

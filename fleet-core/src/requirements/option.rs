@@ -40,6 +40,8 @@ pub enum FleetOption {
     Reschedule,
     /// `OnPartition=`: the policy on a partitioned machine.
     OnPartition,
+    /// `StartAfter=`: units that must be active before the unit is started.
+    StartAfter,
 }
 
 /// Names that fleet v1 deprecated, with the current options.
@@ -53,7 +55,7 @@ const DEPRECATED_NAMES: [(&str, FleetOption); 5] = [
 
 impl FleetOption {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::MachineId,
         Self::MachineOf,
         Self::MachineMetadata,
@@ -69,6 +71,7 @@ impl FleetOption {
         Self::Spread,
         Self::Reschedule,
         Self::OnPartition,
+        Self::StartAfter,
     ];
 
     /// Returns the option's name in a unit file.
@@ -90,6 +93,7 @@ impl FleetOption {
             Self::Spread => "Spread",
             Self::Reschedule => "Reschedule",
             Self::OnPartition => "OnPartition",
+            Self::StartAfter => "StartAfter",
         }
     }
 
@@ -113,7 +117,7 @@ impl FleetOption {
 
     /// Returns `true` if the values are unit names or patterns, separated by blanks.
     pub(super) const fn takes_units(self) -> bool {
-        matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces)
+        matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces | Self::StartAfter)
     }
 
     /// Returns `true` if the option's values are expressions. Quotation marks belong to the

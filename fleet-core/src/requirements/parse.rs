@@ -45,6 +45,7 @@ pub(super) struct SectionReader<'a> {
     pub(super) scalars: Requirements,
     pub(super) conflicts: Vec<Spanned<Pattern>>,
     pub(super) replaces: Vec<Spanned<Pattern>>,
+    start_after: Vec<Spanned<UnitName>>,
 }
 
 impl<'a> SectionReader<'a> {
@@ -62,6 +63,7 @@ impl<'a> SectionReader<'a> {
             scalars: Requirements::default(),
             conflicts: Vec::new(),
             replaces: Vec::new(),
+            start_after: Vec::new(),
         }
     }
 
@@ -87,6 +89,7 @@ impl<'a> SectionReader<'a> {
             metadata: self.metadata,
             conflicts: distinct(self.conflicts),
             replaces: distinct(self.replaces),
+            start_after: distinct(self.start_after),
             ..self.scalars
         };
         Ok(ParsedRequirements { requirements, warnings })
@@ -180,6 +183,7 @@ impl<'a> SectionReader<'a> {
             FleetOption::MachineMetadata => self.metadata.clear(),
             FleetOption::Conflicts => self.conflicts.clear(),
             FleetOption::Replaces => self.replaces.clear(),
+            FleetOption::StartAfter => self.start_after.clear(),
             FleetOption::Global => self.global = None,
             _ => self.reset_scalar(key),
         }
@@ -201,6 +205,7 @@ impl<'a> SectionReader<'a> {
         match key {
             FleetOption::MachineId => self.read_machine_id(value, span),
             FleetOption::MachineOf => self.read_peer(&value, span),
+            FleetOption::StartAfter => self.read_start_after(&value, span),
             FleetOption::Conflicts | FleetOption::Replaces => self.read_pattern(key, &value, span),
             FleetOption::Global => self.read_global(value, span),
             _ => self.read_scalar(key, value, span),
@@ -248,23 +253,55 @@ impl<'a> SectionReader<'a> {
     }
 
     fn read_peer(&mut self, value: &str, span: Span) {
+        let option = FleetOption::MachineOf;
         match value.parse() {
             Err(PeerError::Name(cause)) => {
                 let value = value.to_owned();
-                self.reports.refuse(span, Kind::UnitName { value, cause });
+                self.reports.refuse(span, Kind::UnitName { option, value, cause });
             }
             Err(PeerError::Pattern(cause)) => {
-                let option = FleetOption::MachineOf;
                 self.reports.refuse(span, Kind::Pattern { option, cause });
             }
-            Ok(Peer::Named(peer)) if peer == *self.name => {
-                self.reports.refuse(span, Kind::PeerIsSelf { peer });
-            }
-            Ok(Peer::Named(peer)) if peer.is_template() => {
-                self.reports.refuse(span, Kind::PeerIsTemplate { peer });
+            Ok(Peer::Named(peer)) => {
+                if let Some(peer) = self.checked_peer(option, peer, span) {
+                    self.machine_of.push(Spanned { value: Peer::Named(peer), span });
+                }
             }
             Ok(value) => self.machine_of.push(Spanned { value, span }),
         }
+    }
+
+    fn read_start_after(&mut self, value: &str, span: Span) {
+        let option = FleetOption::StartAfter;
+        match UnitName::parse(value) {
+            Err(cause) => {
+                let value = value.to_owned();
+                self.reports.refuse(span, Kind::UnitName { option, value, cause });
+            }
+            Ok(peer) => {
+                if let Some(value) = self.checked_peer(option, peer, span) {
+                    self.start_after.push(Spanned { value, span });
+                }
+            }
+        }
+    }
+
+    /// Returns the peer, unless it is the unit itself or a template. Records an error then.
+    fn checked_peer(
+        &mut self,
+        option: FleetOption,
+        peer: UnitName,
+        span: Span,
+    ) -> Option<UnitName> {
+        if peer == *self.name {
+            self.reports.refuse(span, Kind::PeerIsSelf { option, peer });
+            return None;
+        }
+        if peer.is_template() {
+            self.reports.refuse(span, Kind::PeerIsTemplate { option, peer });
+            return None;
+        }
+        Some(peer)
     }
 
     /// Parses a `MachineMetadata=` condition. The condition is split into key and value before

@@ -27,13 +27,17 @@ pub enum InvalidRequirements {
         /// The other option.
         other: FleetOption,
     },
-    /// `MachineOf=` names the unit itself.
+    /// `MachineOf=` or `StartAfter=` names the unit itself.
     PeerIsSelf {
+        /// The option.
+        option: FleetOption,
         /// The unit.
         peer: UnitName,
     },
-    /// `MachineOf=` names a template, which is never on a machine.
+    /// `MachineOf=` or `StartAfter=` names a template, which never runs.
     PeerIsTemplate {
+        /// The option.
+        option: FleetOption,
         /// The template.
         peer: UnitName,
     },
@@ -82,11 +86,11 @@ impl fmt::Display for InvalidRequirements {
             Self::MutuallyExclusive { one, other } => {
                 write!(f, "{one} cannot be used together with {other}: remove one of them")
             }
-            Self::PeerIsSelf { peer } => {
-                write!(f, "MachineOf={peer} names the unit itself: remove it")
+            Self::PeerIsSelf { option, peer } => {
+                write!(f, "{option}={peer} names the unit itself: remove it")
             }
-            Self::PeerIsTemplate { peer } => {
-                write!(f, "MachineOf={peer} names a template, which never runs itself: ")?;
+            Self::PeerIsTemplate { option, peer } => {
+                write!(f, "{option}={peer} names a template, which never runs itself: ")?;
                 f.write_str("name one of its instances")
             }
             Self::PeerExcluded { peer, option, pattern } => {
@@ -137,7 +141,10 @@ impl Requirements {
     /// # Errors
     ///
     /// Returns the first problem. Cycles of `MachineOf=` involve several units, so the scheduler
-    /// reports them as the reason of each unit.
+    /// reports them as the reason of each unit. [`start_after_cycles`] finds those of
+    /// `StartAfter=`.
+    ///
+    /// [`start_after_cycles`]: crate::cycle::start_after_cycles
     pub fn validate(&self, name: &UnitName) -> Result<(), InvalidRequirements> {
         let exclusive =
             |(one, other): &&(FleetOption, FleetOption)| self.uses(*one) && self.uses(*other);
@@ -146,6 +153,8 @@ impl Requirements {
         }
         self.validate_counts()?;
         self.machine_of.iter().try_for_each(|peer| self.validate_peer(name, peer))?;
+        let validate = |peer| validate_name(FleetOption::StartAfter, name, peer);
+        self.start_after.iter().try_for_each(validate)?;
         self.validate_preferences()
     }
 
@@ -164,6 +173,7 @@ impl Requirements {
             FleetOption::Spread => !self.spread.is_empty(),
             FleetOption::Reschedule => self.reschedule != Reschedule::default(),
             FleetOption::OnPartition => self.on_partition != OnPartition::default(),
+            FleetOption::StartAfter => !self.start_after.is_empty(),
             FleetOption::ReserveCpu | FleetOption::ReserveMemory | FleetOption::ReserveDisk => {
                 option.reserves().is_some_and(|resource| self.reserve[resource] > 0)
             }
@@ -179,6 +189,7 @@ impl Requirements {
             (FleetOption::Replaces, self.replaces.len()),
             (FleetOption::Prefer, self.prefer.len()),
             (FleetOption::Spread, self.spread.len()),
+            (FleetOption::StartAfter, self.start_after.len()),
         ];
         match counts.into_iter().find(|(_, count)| *count > MAX_VALUES) {
             Some((option, _)) => Err(InvalidRequirements::TooMany { option, limit: MAX_VALUES }),
@@ -188,15 +199,7 @@ impl Requirements {
     }
 
     fn validate_peer(&self, name: &UnitName, peer: &Peer) -> Result<(), InvalidRequirements> {
-        match peer {
-            Peer::Named(peer) if peer == name => {
-                return Err(InvalidRequirements::PeerIsSelf { peer: peer.clone() });
-            }
-            Peer::Named(peer) if peer.is_template() => {
-                return Err(InvalidRequirements::PeerIsTemplate { peer: peer.clone() });
-            }
-            _ => {}
-        }
+        peer.name().map_or(Ok(()), |peer| validate_name(FleetOption::MachineOf, name, peer))?;
         let lists =
             [(FleetOption::Conflicts, &self.conflicts), (FleetOption::Replaces, &self.replaces)];
         for (option, patterns) in lists {
@@ -228,6 +231,22 @@ impl Requirements {
         }
         Ok(())
     }
+}
+
+/// Checks a unit in an option of the unit called `name`.
+fn validate_name(
+    option: FleetOption,
+    name: &UnitName,
+    peer: &UnitName,
+) -> Result<(), InvalidRequirements> {
+    let peer = peer.clone();
+    if peer == *name {
+        return Err(InvalidRequirements::PeerIsSelf { option, peer });
+    }
+    if peer.is_template() {
+        return Err(InvalidRequirements::PeerIsTemplate { option, peer });
+    }
+    Ok(())
 }
 
 /// Pairs of mutually exclusive options.

@@ -1,7 +1,7 @@
-//! Dependency cycles of `MachineOf=` and `Replaces=`, compared with a naive search.
+//! Dependency cycles of `MachineOf=`, `Replaces=` and `StartAfter=`, compared with a naive search.
 
 use fleet_core::TargetState::Inactive;
-use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle, start_after_cycle};
 use fleet_core::{Requirements, Snapshot, Strictness, Unit};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::prelude::*;
@@ -81,6 +81,34 @@ Replaces forms a dependency cycle: a1.service -> b1.service -> c1.service -> a1.
     assert_eq!(replaces_cycle(&known, &unit("a1.service", "Replaces=b@*")), None);
 }
 
+#[test]
+fn start_after_cycles_are_found_from_any_unit() {
+    let known = known(&[
+        ("a.service", "StartAfter=x.service b.service"),
+        ("b.service", "StartAfter=c.service gone.service"),
+        ("c.service", "StartAfter=a.service"),
+        ("d.service", "StartAfter=x.service c.service"),
+        ("t@.service", "StartAfter=t@1.service"),
+        ("t@1.service", "StartAfter=x.service"),
+        ("x.service", ""),
+    ]);
+    let find = |names: &[&str]| {
+        let names: Vec<UnitName> = names.iter().map(|name| name.parse().unwrap()).collect();
+        let cycle = start_after_cycle(
+            &known,
+            names.iter().filter_map(|name| known.unit(name.as_str()).map(|unit| &unit.name)),
+        );
+        cycle.map_or_else(|| "none".to_owned(), |cycle| cycle.to_string())
+    };
+    insta::assert_snapshot!(find(&["a.service"]), @"
+    StartAfter forms a dependency cycle: a.service -> b.service -> c.service -> a.service
+    ");
+    insta::assert_snapshot!(find(&["x.service", "d.service"]), @"
+    StartAfter forms a dependency cycle: c.service -> a.service -> b.service -> c.service
+    ");
+    assert_eq!(find(&["x.service", "t@.service", "t@1.service"]), "none");
+}
+
 /// The names of the generated units.
 fn name(index: usize) -> String {
     format!("u{index}.service")
@@ -134,6 +162,32 @@ proptest! {
                 prop_assert!(edges[*from].contains(&way[(i + 1) % way.len()]));
                 prop_assert!(!way[..i].contains(from));
             }
+        }
+    }
+
+    #[test]
+    fn start_after_cycle_is_found_if_reachable(
+        edges in edges(),
+        from in proptest::collection::btree_set(0_usize..7, 0..4),
+    ) {
+        let mut known = Snapshot::default();
+        for (from, to) in edges.iter().enumerate() {
+            known.put_unit(unit(&name(from), &section("StartAfter", to)));
+        }
+        let names: Vec<UnitName> = from.iter().map(|it| name(*it).parse().unwrap()).collect();
+        let found = start_after_cycle(&known, &names);
+        let is_cyclic = |unit: usize| reaches(&edges, unit, unit, &mut Vec::new());
+        let is_affected = |unit: &usize| {
+            is_cyclic(*unit)
+                || (0..7).any(|it| is_cyclic(it) && reaches(&edges, *unit, it, &mut Vec::new()))
+        };
+        prop_assert_eq!(found.is_some(), from.iter().any(is_affected));
+        let Some(cycle) = found else { return Ok(()) };
+        let index = |u: &UnitName| (0..7).find(|i| name(*i) == u.as_str()).unwrap();
+        let way: Vec<usize> = cycle.units.iter().map(index).collect();
+        for (i, from) in way.iter().enumerate() {
+            prop_assert!(edges[*from].contains(&way[(i + 1) % way.len()]));
+            prop_assert!(!way[..i].contains(from));
         }
     }
 }

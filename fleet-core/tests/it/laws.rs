@@ -72,6 +72,7 @@ fn write(requirements: &Requirements) -> String {
     }
     requirements.conflicts.iter().for_each(|pattern| line("Conflicts", pattern.as_str()));
     requirements.replaces.iter().for_each(|pattern| line("Replaces", pattern.as_str()));
+    requirements.start_after.iter().for_each(|unit| line("StartAfter", unit.as_str()));
     write_plain(requirements, &mut text);
     text
 }

@@ -15,6 +15,7 @@ mod refusals;
 mod requirements;
 mod rollouts;
 mod snapshot;
+mod start_order;
 mod systemd;
 mod text;
 mod transitions;

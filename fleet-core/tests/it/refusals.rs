@@ -19,16 +19,17 @@ pub(crate) fn errors(lines: &str) -> String {
 fn unknown_options() {
     let lines = "machineid=a\nMachineMeta=a=b\nX-Global=true\nAfter=a.service\nMachineBootID=a";
     insta::assert_snapshot!(errors(lines), @r#"
-line 2, column 1: [X-Fleet] has no option "machineid": write MachineID, spelled exactly so
-line 3, column 1: [X-Fleet] has no option "MachineMeta": write MachineMetadata, spelled
-    exactly so
-line 4, column 1: [X-Fleet] has no option "X-Global": write Global, spelled exactly so
-line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
-    MachineMetadata, MachineMetadataExpr, Conflicts, Global, Replaces, MaxPerMachine,
-    ReserveCPU, ReserveMemory, ReserveDisk, Prefer, Spread, Reschedule, OnPartition
-line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
-    exactly so
-"#);
+    line 2, column 1: [X-Fleet] has no option "machineid": write MachineID, spelled exactly so
+    line 3, column 1: [X-Fleet] has no option "MachineMeta": write MachineMetadata, spelled
+        exactly so
+    line 4, column 1: [X-Fleet] has no option "X-Global": write Global, spelled exactly so
+    line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
+        MachineMetadata, MachineMetadataExpr, Conflicts, Global, Replaces, MaxPerMachine,
+        ReserveCPU, ReserveMemory, ReserveDisk, Prefer, Spread, Reschedule, OnPartition,
+        StartAfter
+    line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
+        exactly so
+    "#);
 }
 
 #[test]
@@ -97,6 +98,23 @@ fn bad_unit_names() {
 }
 
 #[test]
+fn bad_names_in_start_after() {
+    let lines = "StartAfter=foo\nStartAfter=a.service foo@1.service\n\
+                 StartAfter=db@.service\nStartAfter=*.service";
+    insta::assert_snapshot!(errors(lines), @r#"
+    line 2, column 12: StartAfter=foo is not a unit's name: unit name "foo" has no type: add a
+        suffix such as ".service"
+    line 3, column 22: StartAfter=foo@1.service names the unit itself: remove it: a unit
+        cannot wait for itself
+    line 4, column 12: StartAfter=db@.service names a template, which never runs itself: name
+        one of its instances, as in StartAfter=web@1.service
+    line 5, column 12: StartAfter=*.service is not a unit's name: unit name "*.service" has
+        the character '*': use ASCII letters, digits and ":-_.\@", and write any other as an
+        escape such as "\x20"
+    "#);
+}
+
+#[test]
 fn bad_machine_ids() {
     let lines = "MachineID=148a18ff\nMachineID=148a18ff...\nMachineID=a b\n\
                  MachineID=one\nX-ConditionMachineID=two";
@@ -156,16 +174,16 @@ fn exclusive_options_are_refused() {
     line 2, column 1: MachineID cannot be used together with MachineOf (line 3): remove one of
         them
     line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and StartAfter apply
     line 2, column 1: MachineID cannot be used together with Replaces (line 3): remove one of
         them
     line 2, column 8: Global cannot be used together with MachineOf (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and StartAfter apply
     line 2, column 8: Global cannot be used together with Replaces (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and StartAfter apply
     line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remove one of
         them
     ");
@@ -195,11 +213,11 @@ fn all_errors_are_reported_in_source_order() {
     let lines = "Global=true\nMachineID=148a18ff\nConflict=a\nMachineOf=b.service\nConflicts=[";
     insta::assert_snapshot!(errors(lines), @r#"
     line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and StartAfter apply
     line 2, column 8: Global cannot be used together with MachineOf (line 5): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and StartAfter apply
     line 3, column 1: MachineID cannot be used together with MachineOf (line 5): remove one of
         them
     line 3, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the

@@ -43,6 +43,7 @@ fn brief(requirements: &Requirements) -> String {
     }
     parts.extend(requirements.conflicts.iter().map(|p| format!("not={p}")));
     parts.extend(requirements.replaces.iter().map(|p| format!("for={p}")));
+    parts.extend(requirements.start_after.iter().map(|u| format!("after={u}")));
     parts.join(", ")
 }
 
@@ -53,6 +54,27 @@ fn check(table: &[(&str, &str)]) {
 }
 
 const ID: &str = "148a18ff6e95460fb2dc5b1a4b6b4d21";
+
+#[test]
+fn start_after_takes_unit_names() {
+    check(&[
+        ("StartAfter=a.service", "after=a.service"),
+        (
+            "StartAfter=a.service b.timer\nStartAfter=c.service",
+            "after=a.service, after=b.timer, after=c.service",
+        ),
+        ("StartAfter=\"a.service\" \"b.service\"", "after=a.service, after=b.service"),
+        ("StartAfter=a.service a.service", "after=a.service"),
+        ("StartAfter=a.service\nStartAfter=", ""),
+        ("StartAfter=a.service\nStartAfter=\nStartAfter=b.service", "after=b.service"),
+        ("StartAfter=%p-db@1.service", "after=foo-db@1.service"),
+        ("Global=true\nStartAfter=a.service", "global, after=a.service"),
+        ("Conflicts=a*\nStartAfter=a.service", "not=a*, after=a.service"),
+    ]);
+    let read = |name, lines| brief(&read(name, lines));
+    assert_eq!(read("web@1.service", "StartAfter=db@%i.service"), "after=db@1.service");
+    assert_eq!(read("web@.service", "StartAfter=db@%i.service"), "");
+}
 
 #[test]
 fn options_parse_under_all_names() {

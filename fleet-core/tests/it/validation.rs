@@ -49,6 +49,17 @@ fn cases() -> Vec<Case> {
              remove one of them",
         ),
         (
+            with(|it| it.start_after = vec!["web@1.service".parse().unwrap()]),
+            "StartAfter=web@1.service",
+            "StartAfter=web@1.service names the unit itself: remove it",
+        ),
+        (
+            with(|it| it.start_after = vec!["db@.service".parse().unwrap()]),
+            "StartAfter=db@.service",
+            "StartAfter=db@.service names a template, which never runs itself: name one of its \
+             instances",
+        ),
+        (
             with(|it| it.max_per_machine = Some(0)),
             "MaxPerMachine=0",
             "MaxPerMachine=0 allows no machine: use at least 1, or None",

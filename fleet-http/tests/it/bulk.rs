@@ -65,10 +65,16 @@ async fn nothing_is_written_unless_all_can_be() {
     server.sleepers(&["b.service"], "launched").await;
     let hash = |seconds| Some(upload(seconds).file.hash());
     let new = || UnitWrites::default().put(&name("new.service"), &upload(1));
+    let after = |other: &str| {
+        UnitUpload::new(UnitFile::parse(format!("[X-Fleet]\nStartAfter={other}\n")).unwrap())
+    };
     let bad = UnitFile::parse("[X-Fleet]\nGlobbal=true\n").unwrap();
     let mut all = String::new();
     for writes in [
         new().put(&name("bad.service"), &UnitUpload::new(bad)),
+        new()
+            .put(&name("a.service"), &after("x.service"))
+            .put(&name("x.service"), &after("a.service")),
         new().set_desired(&name("none.service"), TargetState::Loaded),
         new().destroy(&name("none.service")),
         new().restart(&name("a.service")),
@@ -86,6 +92,8 @@ async fn nothing_is_written_unless_all_can_be() {
       line 2, column 1:
       [X-Fleet] has no option "Globbal":
       write Global, spelled exactly so
+    400 StartAfter forms a dependency cycle:
+      a.service -> x.service -> a.service
     404 none.service:
       unit does not exist
     404 none.service:

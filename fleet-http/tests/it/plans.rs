@@ -225,7 +225,12 @@ async fn plan_combines_several_writes() {
         unit("x.service", r"[X-Fleet]\nMachineOf=y.service\n"),
         unit("y.service", r"[X-Fleet]\nMachineOf=x.service\n"),
     ];
+    let order = [
+        unit("x.service", r"[X-Fleet]\nStartAfter=y.service\n"),
+        unit("y.service", r"[X-Fleet]\nStartAfter=x.service\n"),
+    ];
     for (body, status, begins) in [
+        (format!(r#"{{"units":[{}]}}"#, order.join(",")), 400, "StartAfter forms a dependency"),
         (format!(r#"{{"units":[{}]}}"#, ring.join(",")), 400, "y.service: "),
         (r#"{"units":[{"name":"d.service","desiredState":"loaded"}]}"#.into(), 404, "d.service: "),
         (r#"{"destroy":["d.service"]}"#.into(), 404, "d.service: "),

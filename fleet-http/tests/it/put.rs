@@ -105,6 +105,19 @@ async fn cycles_are_refused_with_their_units() {
     assert!(response.message().contains("a.service -> b.service"), "{response}");
 }
 
+#[tokio::test]
+async fn start_order_cycle_is_refused_with_its_units() {
+    let server = Server::start().await;
+    let after = |other: &str| body(&format!("[X-Fleet]\nStartAfter={other}\n"));
+    assert_eq!(server.put("/fleet/v1/units/a.service", &after("b.service")).await.status, 201);
+    assert_eq!(server.put("/fleet/v1/units/b.service", &after("c.service")).await.status, 201);
+    let response = server.put("/fleet/v1/units/c.service", &after("a.service")).await;
+    assert_eq!(response.status, 400);
+    insta::assert_snapshot!(response.message(), @"
+    StartAfter forms a dependency cycle: c.service -> a.service -> b.service -> c.service
+    ");
+}
+
 // Holds: I-13
 #[tokio::test]
 async fn source_round_trips() {

@@ -1,11 +1,12 @@
 //! Pure: the changes to a cluster that an import needs, and the checks of imported objects.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle, start_after_cycle};
 use fleet_core::requirements::ParsedRequirements;
 use fleet_core::{Intent, MachineId, Requirements, Snapshot, Strictness, TargetState, Unit};
-use fleet_unitfile::{Severity, UnitFile};
+use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 use super::export::Export;
 use super::import::{
@@ -93,8 +94,11 @@ impl ImportPlan {
                 Err(reasons) => plan.refuse(from.location, from.name.to_string(), reasons),
             }
         }
+        let names: Vec<&UnitName> = sound.iter().map(|(_, unit, _)| &unit.name).collect();
+        let mut in_cycle = start_order_cycles(&all, &names);
         for (from, unit, warnings) in sound {
-            match check_cycle(&all, &unit).map_or_else(|| decide(&unit, target, options), Err) {
+            let cycle = check_cycle(&all, &unit).or_else(|| in_cycle.remove(&unit.name));
+            match cycle.map_or_else(|| decide(&unit, target, options), Err) {
                 Ok(action) => {
                     plan.warn(&from, action, warnings);
                     plan.units.push(planned(unit, from.machine, action));
@@ -338,6 +342,20 @@ fn check_cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
     let replacing = || (!requirements.replaces.is_empty()).then(|| replaces_cycle(all, unit));
     let cycle = by_machine.flatten().or_else(|| replacing().flatten())?;
     Some(cycle.to_string())
+}
+
+/// Returns the units in cycles of `StartAfter=`, each with its cycle. Without these units, none of
+/// the units called `names` is part of a cycle or waits for one.
+fn start_order_cycles(all: &Snapshot, names: &[&UnitName]) -> BTreeMap<UnitName, String> {
+    let (mut left, mut cycles) = (all.clone(), BTreeMap::new());
+    while let Some(cycle) = start_after_cycle(&left, names.iter().copied()) {
+        let text = cycle.to_string();
+        for unit in cycle.units {
+            left.remove_unit(unit.as_str());
+            cycles.insert(unit, text.clone());
+        }
+    }
+    cycles
 }
 
 /// Returns the problem of a metadata entry, if any.

@@ -8,7 +8,7 @@ use fleet_unitfile::{Severity, UnitName};
 
 use crate::fleetctl::Context;
 use crate::fleetctl::args::{ManagerArg, VerifyArgs};
-use crate::fleetctl::colocation::warnings;
+use crate::fleetctl::colocation::{start_order_error, warnings};
 use crate::fleetctl::local::{find, read_file};
 use crate::fleetctl::manager_check::CheckedUnit;
 use crate::fleetctl::manifest_diff::unit_files_in;
@@ -31,7 +31,7 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
     let files = expanded(&args.files)?;
     let version = args.systemd_version.or_else(installed_version);
     let mut broken = 0_usize;
-    let mut apart = placed_apart(&files)?;
+    let mut joint = joint_findings(&files)?;
     for orphan in args.files.iter().map(|path| orphaned_drop_ins(path)) {
         for finding in orphan? {
             context.output.record(&finding, &format!("{finding}\n"))?;
@@ -41,7 +41,7 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
     let count = files.len() + broken;
     for path in &files {
         let (text, mut findings) = check_file(path, args.manager, version)?;
-        findings.extend(apart.extract_if(.., |it| text.contains(&it.file)));
+        findings.extend(joint.extract_if(.., |it| text.contains(&it.file)));
         // Findings in a drop-in that is itself an argument are reported for that argument.
         findings.retain(|it| it.file == *path || !files.contains(&it.file));
         for finding in &findings {
@@ -61,8 +61,8 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
 }
 
 /// Returns the warnings about units that the cluster may place apart from the units among these
-/// that they start.
-fn placed_apart(files: &[PathBuf]) -> Result<Vec<Finding>, CliError> {
+/// that they start, and the error about a cycle of `StartAfter=` among these.
+fn joint_findings(files: &[PathBuf]) -> Result<Vec<Finding>, CliError> {
     let mut units = Vec::new();
     for path in files {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -73,7 +73,9 @@ fn placed_apart(files: &[PathBuf]) -> Result<Vec<Finding>, CliError> {
         }
     }
     let known = units.iter().filter_map(|it| Some((it.name.clone(), it.file.clone()?)));
-    Ok(warnings(&units, &known.collect()))
+    let mut findings = warnings(&units, &known.collect());
+    findings.extend(start_order_error(&units));
+    Ok(findings)
 }
 
 /// Replaces each folder by the unit files or drop-ins in it.

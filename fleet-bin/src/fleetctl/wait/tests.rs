@@ -42,6 +42,7 @@ fn evaluate(goal: Goal, observation: &Observation) -> String {
         Verdict::PartlyReached(text) => format!("enough: {text}"),
         Verdict::Skipped(text) => format!("no start: {text}"),
         Verdict::Pending(text) => format!("pending: {text}"),
+        Verdict::Held(text) => format!("held: {text}"),
         Verdict::Stuck(text) => format!("stuck: {text}"),
         Verdict::Failed { text, machine: None } => format!("failed: {text}"),
         Verdict::Failed { text, machine: Some(machine) } => format!("failed at {machine}: {text}"),
@@ -157,6 +158,13 @@ fn problem_on_the_machine_is_reported() {
         (
             problem(state("m1", "launched", "inactive", "dead")),
             "failed at m1: not started on m1: PrivateTmp= is not supported",
+        ),
+        (
+            wire::UnitStateEntity {
+                problem: "waits for db.service (StartAfter=), which is activating on m2".into(),
+                ..state("m1", "loaded", "inactive", "dead")
+            },
+            "held: on m1 it waits for db.service (StartAfter=), which is activating on m2",
         ),
         (problem(state("m1", "launched", "active", "running")), "runs"),
         (errored.clone(), "failed at m1: not loaded on m1: error"),

@@ -15,7 +15,7 @@ use fleet_unitfile::UnitName;
 
 use super::extract::{Params, plan_report, read_body, revision_of, tag_of};
 use super::openapi::{DryRun, DryRunResult, Failures};
-use super::put::{desired_state, validated_file, validated_unit};
+use super::put::{check_start_order, desired_state, validated_file, validated_unit};
 use super::rollouts::{SplitWrites, split};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
@@ -240,6 +240,8 @@ fn prepare(api: &SharedApi, request: &BulkRequest, known: &Snapshot) -> Result<P
         let name = entity.name.as_deref().unwrap_or_default();
         put(api, entity, &mut prepared).map_err(|failure| failure.with_context(name))?;
     }
+    let files = prepared.writes.iter().filter(|write| matches!(write, UnitWrite::Put(_)));
+    check_start_order(&prepared.after, files.map(UnitWrite::name))?;
     for text in &request.destroy {
         let name = existing(&prepared.after, text)?;
         prepared.after.remove_unit(name.as_str());

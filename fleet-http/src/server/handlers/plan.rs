@@ -40,10 +40,16 @@ pub(crate) async fn plan(
     let request_body = decode_plan(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
     let known = api.view()?;
     let mut after = Snapshot::clone(&known);
+    let mut written = Vec::new();
     for entity in &request_body.units {
         let unit = unit(&api, entity, &after).map_err(|it| it.with_context(&name_of(entity)))?;
+        let known = after.unit(unit.name.as_str());
+        if known.is_none_or(|known| known.hash() != unit.hash()) {
+            written.push(unit.name.clone());
+        }
         after.put_unit(unit);
     }
+    put::check_start_order(&after, &written)?;
     for name in &request_body.destroy {
         if after.unit(name).is_none() && after.fault(name).is_none() {
             return Err(Failure::no_unit().with_context(name));

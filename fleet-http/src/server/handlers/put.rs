@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle, start_after_cycle};
 use fleet_core::requirements::RequirementErrors;
 use fleet_core::{Generation, Requirements, Revision, Snapshot, Strictness, TargetState, Unit};
 use fleet_store::RegistryError;
@@ -199,6 +199,9 @@ fn put_file(
     let snapshot = api.view()?;
     let mut unit = validated_unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
     unit.generation = generation;
+    let mut after = Snapshot::clone(&snapshot);
+    after.put_unit(unit.clone());
+    check_start_order(&after, [&name])?;
     let known = snapshot.unit(name.as_str());
     if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
         return Err(Failure::already_exists());
@@ -361,7 +364,8 @@ fn file_from_options(options: &[crate::wire::UnitOptionEntity]) -> Result<UnitFi
     UnitFile::from_options(options).map_err(Failure::bad_request)
 }
 
-/// Builds the requested unit and validates it together with the existing units.
+/// Builds the requested unit and validates it together with the existing units, except for its
+/// `StartAfter=`, which [`check_start_order`] checks once for all written units.
 pub(crate) fn validated_unit(
     name: &UnitName,
     file: &UnitFile,
@@ -377,6 +381,14 @@ pub(crate) fn validated_unit(
         Some(cycle) => Err(Failure::bad_request(cycle)),
         None => Ok(unit),
     }
+}
+
+/// Refuses a cycle of `StartAfter=` that one of these units is part of, or waits for.
+pub(crate) fn check_start_order<'a>(
+    after: &'a Snapshot,
+    written: impl IntoIterator<Item = &'a UnitName>,
+) -> Result<(), Failure> {
+    start_after_cycle(after, written).map_or(Ok(()), |cycle| Err(Failure::bad_request(cycle)))
 }
 
 /// Parses the requirements of a unit file, and logs the warnings.

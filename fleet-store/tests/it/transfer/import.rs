@@ -224,6 +224,9 @@ async fn import_reports_all_problems_and_writes_nothing() {
         ("c.service", "[X-Fleet]\nMachineMetaData=a=b\nX-Conflict=c\n"),
         ("d.service", "[Service]\nExecStart=/bin/d\n"),
         ("e@.service", "[Service]\nExecStart=/bin/e\n"),
+        ("f.service", "[X-Fleet]\nStartAfter=g.service\n"),
+        ("g.service", "[X-Fleet]\nStartAfter=f.service\n"),
+        ("h.service", "[X-Fleet]\nStartAfter=g.service\n"),
     ] {
         let new = unit(unit_name, text, "launched".parse().unwrap());
         source.put_unit(new, ExpectUnit::Absent).await.unwrap();
@@ -252,12 +255,16 @@ async fn import_reports_all_problems_and_writes_nothing() {
       77743f616f04ae251970e39c0656153229b74dba, in the file
       4fdd028892555d42daccf803d33ee0b7c5e97b70
     line 6: e@.service: a template cannot be activated: its desired state is launched
+    line 7: f.service: StartAfter forms a dependency cycle: f.service -> g.service ->
+      f.service
+    line 8: g.service: StartAfter forms a dependency cycle: f.service -> g.service ->
+      f.service
     "#);
     assert_eq!(report.mismatches, None);
 
     let lenient = ImportOptions { keep_going: true, replace: true, ..options() };
     let report = try_to(&target, &written, lenient).await;
-    assert_eq!((report.created, report.replaced, report.refused.len()), (0, 1, 4));
+    assert_eq!((report.created, report.replaced, report.refused.len()), (1, 1, 6));
     let d = snapshot(&target).await.unit("d.service").unwrap().file.source().to_vec();
     assert!(d.ends_with(b"/bin/d\n"));
 }
