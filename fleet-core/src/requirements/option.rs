@@ -40,6 +40,14 @@ pub enum FleetOption {
     Reschedule,
     /// `OnPartition=`: the policy on a partitioned machine.
     OnPartition,
+    /// `HealthCheck=`: the health check of the running unit.
+    HealthCheck,
+    /// `HealthInterval=`: time between two health checks.
+    HealthInterval,
+    /// `HealthTimeout=`: time after which a health check fails.
+    HealthTimeout,
+    /// `HealthThreshold=`: number of consecutive failures that make the unit unhealthy.
+    HealthThreshold,
 }
 
 /// Names that fleet v1 deprecated, with the current options.
@@ -53,7 +61,7 @@ const DEPRECATED_NAMES: [(&str, FleetOption); 5] = [
 
 impl FleetOption {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::MachineId,
         Self::MachineOf,
         Self::MachineMetadata,
@@ -69,6 +77,10 @@ impl FleetOption {
         Self::Spread,
         Self::Reschedule,
         Self::OnPartition,
+        Self::HealthCheck,
+        Self::HealthInterval,
+        Self::HealthTimeout,
+        Self::HealthThreshold,
     ];
 
     /// Returns the option's name in a unit file.
@@ -90,6 +102,10 @@ impl FleetOption {
             Self::Spread => "Spread",
             Self::Reschedule => "Reschedule",
             Self::OnPartition => "OnPartition",
+            Self::HealthCheck => "HealthCheck",
+            Self::HealthInterval => "HealthInterval",
+            Self::HealthTimeout => "HealthTimeout",
+            Self::HealthThreshold => "HealthThreshold",
         }
     }
 
@@ -116,10 +132,15 @@ impl FleetOption {
         matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces)
     }
 
-    /// Returns `true` if the option's values are expressions. Quotation marks belong to the
-    /// expression there, so they do not separate values.
-    pub(super) const fn takes_expressions(self) -> bool {
-        matches!(self, Self::MachineMetadataExpr | Self::Prefer)
+    /// Returns `true` if the option's values are expressions or commands. Quotation marks belong to
+    /// the value there, so they do not separate values.
+    pub(super) const fn takes_whole_lines(self) -> bool {
+        matches!(self, Self::MachineMetadataExpr | Self::Prefer | Self::HealthCheck)
+    }
+
+    /// Returns `true` if the option applies to a unit with `HealthCheck=` only.
+    pub(super) const fn adjusts_health_check(self) -> bool {
+        matches!(self, Self::HealthInterval | Self::HealthTimeout | Self::HealthThreshold)
     }
 
     /// Returns `true` if the option applies to instances of a template only.
@@ -165,6 +186,8 @@ mod tests {
             ("MaxPerMachines", Some(FleetOption::MaxPerMachine)),
             ("Preferred", Some(FleetOption::Prefer)),
             ("OnPartitioned", Some(FleetOption::OnPartition)),
+            ("HealthChecks", Some(FleetOption::HealthCheck)),
+            ("HealthIntervalSec", Some(FleetOption::HealthInterval)),
             ("Description", None),
             ("After", None),
             ("X-", None),

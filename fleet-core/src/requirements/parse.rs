@@ -7,6 +7,7 @@ use fleet_unitfile::values::parse_bool;
 use fleet_unitfile::{OptionView, Span, UnitFile, UnitName};
 
 use super::errors::Reports;
+use super::health::HealthOptions;
 use super::{
     FleetOption, MetadataProblem, ParsedRequirements, RequirementErrorKind as Kind,
     RequirementErrors, RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness,
@@ -45,6 +46,7 @@ pub(super) struct SectionReader<'a> {
     pub(super) scalars: Requirements,
     pub(super) conflicts: Vec<Spanned<Pattern>>,
     pub(super) replaces: Vec<Spanned<Pattern>>,
+    pub(super) health: HealthOptions,
 }
 
 impl<'a> SectionReader<'a> {
@@ -62,6 +64,7 @@ impl<'a> SectionReader<'a> {
             scalars: Requirements::default(),
             conflicts: Vec::new(),
             replaces: Vec::new(),
+            health: HealthOptions::default(),
         }
     }
 
@@ -87,6 +90,7 @@ impl<'a> SectionReader<'a> {
             metadata: self.metadata,
             conflicts: distinct(self.conflicts),
             replaces: distinct(self.replaces),
+            health_check: self.health.finish(),
             ..self.scalars
         };
         Ok(ParsedRequirements { requirements, warnings })
@@ -190,6 +194,7 @@ impl<'a> SectionReader<'a> {
             FleetOption::MachineMetadata => return self.read_metadata(value, span),
             FleetOption::MachineMetadataExpr => return self.read_metadata_expr(value, span),
             FleetOption::Prefer => return self.read_preference(value, span),
+            FleetOption::HealthCheck => return self.read_health_check(value, span),
             _ => {}
         }
         if let Some(resource) = key.reserves() {

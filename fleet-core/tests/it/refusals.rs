@@ -19,16 +19,17 @@ pub(crate) fn errors(lines: &str) -> String {
 fn unknown_options() {
     let lines = "machineid=a\nMachineMeta=a=b\nX-Global=true\nAfter=a.service\nMachineBootID=a";
     insta::assert_snapshot!(errors(lines), @r#"
-line 2, column 1: [X-Fleet] has no option "machineid": write MachineID, spelled exactly so
-line 3, column 1: [X-Fleet] has no option "MachineMeta": write MachineMetadata, spelled
-    exactly so
-line 4, column 1: [X-Fleet] has no option "X-Global": write Global, spelled exactly so
-line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
-    MachineMetadata, MachineMetadataExpr, Conflicts, Global, Replaces, MaxPerMachine,
-    ReserveCPU, ReserveMemory, ReserveDisk, Prefer, Spread, Reschedule, OnPartition
-line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
-    exactly so
-"#);
+    line 2, column 1: [X-Fleet] has no option "machineid": write MachineID, spelled exactly so
+    line 3, column 1: [X-Fleet] has no option "MachineMeta": write MachineMetadata, spelled
+        exactly so
+    line 4, column 1: [X-Fleet] has no option "X-Global": write Global, spelled exactly so
+    line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
+        MachineMetadata, MachineMetadataExpr, Conflicts, Global, Replaces, MaxPerMachine,
+        ReserveCPU, ReserveMemory, ReserveDisk, Prefer, Spread, Reschedule, OnPartition,
+        HealthCheck, HealthInterval, HealthTimeout, HealthThreshold
+    line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
+        exactly so
+    "#);
 }
 
 #[test]
@@ -156,16 +157,16 @@ fn exclusive_options_are_refused() {
     line 2, column 1: MachineID cannot be used together with MachineOf (line 3): remove one of
         them
     line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and health checks apply
     line 2, column 1: MachineID cannot be used together with Replaces (line 3): remove one of
         them
     line 2, column 8: Global cannot be used together with MachineOf (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and health checks apply
     line 2, column 8: Global cannot be used together with Replaces (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and health checks apply
     line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remove one of
         them
     ");
@@ -195,11 +196,11 @@ fn all_errors_are_reported_in_source_order() {
     let lines = "Global=true\nMachineID=148a18ff\nConflict=a\nMachineOf=b.service\nConflicts=[";
     insta::assert_snapshot!(errors(lines), @r#"
     line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and health checks apply
     line 2, column 8: Global cannot be used together with MachineOf (line 5): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts and
-        OnPartition apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
+        and health checks apply
     line 3, column 1: MachineID cannot be used together with MachineOf (line 5): remove one of
         them
     line 3, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the
