@@ -29,7 +29,9 @@ pub mod watchdog;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use agent::{Agent, AgentConfig, AgentState, DiskState, MemoryState};
+pub use agent::{
+    Agent, AgentConfig, AgentState, DiskState, HealthProber, MemoryState, SystemProber,
+};
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 #[cfg(feature = "native")]

@@ -7,6 +7,7 @@ pub mod cycle;
 pub mod expression;
 #[cfg(feature = "graph")]
 pub mod graph;
+pub mod health;
 pub mod job;
 pub mod journal;
 pub mod machine;

@@ -158,6 +158,7 @@ mod tests {
             generation: Generation(0),
             systemd,
             problem: None,
+            health: None,
         });
     }
 

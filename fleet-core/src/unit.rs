@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
+use crate::health::Health;
 use crate::{Epoch, Generation, MachineId, Requirements};
 
 /// A unit of the cluster.
@@ -418,4 +419,6 @@ pub struct UnitState {
     pub systemd: SystemdState,
     /// The error that keeps the agent from applying the desired state, if there is one.
     pub problem: Option<String>,
+    /// Result of the unit's health check. `None` if the unit has no health check, or is not active.
+    pub health: Option<Health>,
 }

@@ -235,6 +235,7 @@ mod tests {
                 generation: Generation(0),
                 systemd: SystemdState::loaded(),
                 problem: None,
+                health: None,
             });
         }
 

@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 
 use super::desired_state::is_fenced;
 use super::exclusivity::{BlockReason, Exclusivity, Observation, PresenceWindow};
+use super::reconcile::ReconcilerConfig;
 use super::state::{AgentState, Checkpoint, StateKey};
 use super::unit_errors::{OrderId, UnitErrors, chain};
 use crate::service_manager::WAITS_FOR;
@@ -51,6 +52,26 @@ pub(crate) struct FenceTask {
     /// Units that are being stopped.
     pub(crate) stopping: Arc<StoppingUnits>,
     pub(crate) heartbeat: Heartbeat,
+}
+
+impl FenceTask {
+    /// Creates the task that shares the machine with this reconciler.
+    pub(crate) fn new(
+        reconciler: &ReconcilerConfig,
+        units: watch::Receiver<Arc<BTreeSet<UnitName>>>,
+        heartbeat: Heartbeat,
+    ) -> Self {
+        Self {
+            machine: reconciler.machine.clone(),
+            manager: reconciler.manager.clone(),
+            clock: reconciler.clock.clone(),
+            state: reconciler.state.clone(),
+            window: reconciler.window.clone(),
+            units,
+            stopping: reconciler.stopping.clone(),
+            heartbeat,
+        }
+    }
 }
 
 /// Units that the fence task is stopping. The service manager completes a call about such a unit

@@ -1,19 +1,22 @@
 //! The agent: makes its machine match the desired state, and publishes the resulting states.
 //!
-//! Four tasks share the work, so that none can delay another:
+//! Five tasks share the work, so that none can delay another:
 //!
 //! - *presence* renews the machine's lease.
 //! - *reconcile* compares the desired units with the known ones, and starts and stops units.
 //! - *publish* writes unit states.
 //! - *fence* stops units that must not run while the cluster is out of reach.
+//! - *health* checks the health of units.
 //!
-//! A fifth task checks that the mirror keeps up with the machine's own writes.
+//! A sixth task checks that the mirror keeps up with the machine's own writes.
 
 mod desired_state;
 mod exclusivity;
 mod execute;
 mod fence;
+mod health;
 mod presence;
+mod prober;
 mod publish;
 mod reconcile;
 mod state;
@@ -31,12 +34,14 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::watchdog::{Heartbeat, Watchdog};
 use crate::{AgentMetrics, Clock, ServiceManager, Shutdown, SystemClock};
-use fence::{FenceTask, StoppingUnits};
+use fence::FenceTask;
+use health::HealthTask;
 use presence::{PresenceTask, WriteVisibilityCheck};
 use publish::Publisher;
 use reconcile::{Reconciler, ReconcilerConfig};
 use unit_errors::UnitErrors;
 
+pub use prober::{HealthProber, SystemProber};
 pub use state::{
     AgentState, DiskState, MemoryState, StateKey, accept_any_store, protected_lineage,
 };
@@ -60,14 +65,16 @@ pub struct AgentConfig {
     pub state: Arc<dyn AgentState>,
     /// Clock of all waits.
     pub clock: Arc<dyn Clock>,
+    /// Runs the health checks of units.
+    pub prober: Arc<dyn HealthProber>,
 }
 
 impl AgentConfig {
     /// Default time for which the machine stays present without renewal.
     pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-    /// Creates a configuration with the default time to live, and the real clock. `token`
-    /// distinguishes the machine from another one with the same identity.
+    /// Creates a configuration with the default time to live, the real clock and real health
+    /// checks. `token` distinguishes the machine from another one with the same identity.
     #[must_use]
     pub fn new(
         machine: MachineRecord,
@@ -78,8 +85,8 @@ impl AgentConfig {
         state: Arc<dyn AgentState>,
     ) -> Self {
         let (token, ttl) = (token.into(), Self::DEFAULT_TTL);
-        let clock = Arc::new(SystemClock::start());
-        Self { machine, token, ttl, registry, mirror, manager, state, clock }
+        let (clock, prober) = (Arc::new(SystemClock::start()), Arc::new(SystemProber));
+        Self { machine, token, ttl, registry, mirror, manager, state, clock, prober }
     }
 }
 
@@ -98,7 +105,9 @@ impl Agent {
     /// Starts the tasks of an agent. The tasks end on shutdown, or when the agent is dropped.
     #[must_use]
     pub fn start(config: AgentConfig, shutdown: &Shutdown) -> Self {
-        let AgentConfig { machine, token, ttl, registry, mirror, manager, state, clock } = config;
+        let health = HealthTask::new(&config);
+        let AgentConfig { machine, token, ttl, registry, mirror, manager, state, clock, .. } =
+            config;
         let (id, errors) = (machine.id.clone(), Arc::new(UnitErrors::default()));
         let metrics = errors.metrics().clone();
         let [to_reconciler, to_publisher, to_check, to_all] =
@@ -109,8 +118,7 @@ impl Agent {
         let (written, writes) = watch::channel(Revision::ZERO);
         let names = ["presence", "fence", "publish", "reconcile", "mirror"];
         let [presence, fencing, publishing, reconciling, following] = names.map(Heartbeat::new);
-        let stopping = Arc::new(StoppingUnits::default());
-        let reconciler = Reconciler::new(ReconcilerConfig {
+        let reconciler = ReconcilerConfig {
             machine: id.clone(),
             ttl,
             presence: to_reconciler.1,
@@ -119,25 +127,17 @@ impl Agent {
             clock: clock.clone(),
             state: state.clone(),
             errors: errors.clone(),
-            window: stands.clone(),
-            fenced,
-            stopping: stopping.clone(),
-            heartbeat: reconciling.clone(),
-        });
-        let fence = FenceTask {
-            machine: id.clone(),
-            manager: manager.clone(),
-            clock: clock.clone(),
-            state: state.clone(),
             window: stands,
-            units,
-            stopping,
-            heartbeat: fencing.clone(),
+            fenced,
+            stopping: Arc::default(),
+            heartbeat: reconciling.clone(),
         };
+        let fence = FenceTask::new(&reconciler, units, fencing.clone());
         let publisher = Publisher {
             machine: id,
             manager,
             errors,
+            health: health.health.clone(),
             presence: to_publisher.1,
             clock: clock.clone(),
             written,
@@ -163,8 +163,11 @@ impl Agent {
         tasks.spawn(watchdog.monitor(&presence, presence_task.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&fencing, fence.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&publishing, publisher.run(shutdown.clone())));
-        tasks.spawn(watchdog.monitor(&reconciling, reconciler.run(shutdown.clone())));
+        tasks.spawn(
+            watchdog.monitor(&reconciling, Reconciler::new(reconciler).run(shutdown.clone())),
+        );
         tasks.spawn(watchdog.monitor(&following, check.run(shutdown.clone())));
+        tasks.spawn(watchdog.monitor(&health.heartbeat.clone(), health.run(shutdown.clone())));
         Self { tasks, presence: to_all.1, join_problem, machine: describe, watchdog, metrics }
     }
 

@@ -12,6 +12,7 @@ use fleet_store::registry::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
+use super::health::UnitHealth;
 use super::unit_errors::{UnitError, UnitErrors, chain};
 use crate::clock::wait_until;
 use crate::watchdog::Heartbeat;
@@ -30,6 +31,7 @@ pub(crate) struct Publisher {
     pub(crate) machine: MachineId,
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) errors: Arc<UnitErrors>,
+    pub(crate) health: Arc<UnitHealth>,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Reports the revision of each write, which the mirror has to reach.
@@ -84,6 +86,7 @@ impl Publisher {
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         let mut changes = self.manager.changes();
         let mut errors = self.errors.changes();
+        let mut health = self.health.changes();
         let mut states = PublishedStates::default();
         self.presence.mark_changed();
         loop {
@@ -100,6 +103,7 @@ impl Publisher {
                 units = errors.next() => {
                     self.heartbeat.busy(self.mark_units(&mut states, units)).await;
                 }
+                units = health.next() => states.dirty.extend(units),
                 units = changes.next() => {
                     self.heartbeat.busy(self.mark_units(&mut states, units)).await;
                 }
@@ -253,6 +257,7 @@ impl Publisher {
         drift: Option<Drift>,
     ) -> UnitState {
         let problem = problem.map(|problem| problem.text);
+        let health = self.health.reportable(&managed);
         UnitState {
             unit: managed.unit,
             machine: self.machine.clone(),
@@ -262,6 +267,7 @@ impl Publisher {
             generation: managed.known.generation,
             systemd: managed.state,
             problem: problem.or(managed.waits_for).or_else(|| drift.map(|drift| drift.to_string())),
+            health,
         }
     }
 
@@ -276,6 +282,7 @@ impl Publisher {
             generation: problem.order.generation,
             systemd: SystemdState::new(load, ActiveState::Inactive, "dead"),
             problem: Some(problem.text),
+            health: None,
         }
     }
 }
@@ -309,10 +316,13 @@ mod tests {
         errors: &Arc<UnitErrors>,
     ) -> (watch::Sender<Option<Arc<Presence>>>, Publisher) {
         let (sender, presence) = watch::channel(None);
+        let store = Arc::new(fleet_store::MemoryStore::new());
+        let mirror = fleet_store::Mirror::start(&fleet_store::Registry::new(store, "/publish"));
         let publisher = Publisher {
             machine: "0123456789abcdef0123456789abcdef".parse().expect("it is an id"),
             manager,
             errors: Arc::clone(errors),
+            health: Arc::new(UnitHealth::new(mirror)),
             presence,
             clock: Arc::new(crate::SystemClock::start()),
             written: watch::channel(Revision::default()).0,

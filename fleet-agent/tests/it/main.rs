@@ -1,6 +1,7 @@
 //! The service managers through their public interface.
 
 mod fake;
+mod health;
 mod histories;
 mod native;
 mod remote;

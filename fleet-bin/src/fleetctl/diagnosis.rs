@@ -214,6 +214,11 @@ fn state_diagnosis(
         let remedy = format!("{journal}; \"fleetctl start {name}\" tries again");
         return Some(Diagnosis::problem(name, message, remedy));
     }
+    if state.health == "unhealthy" {
+        let message = format!("{name} is unhealthy on {at}: {}", state.health_problem);
+        let remedy = format!("{journal}, and correct the unit or its HealthCheck=");
+        return Some(Diagnosis::problem(name, message, remedy));
+    }
     if state.restarts >= MANY_RESTARTS {
         let message = format!("{name} was restarted {} times on {at}", state.restarts);
         return Some(Diagnosis::warning(name, message, journal));
@@ -424,6 +429,24 @@ mod tests {
            help: revert the change there, or make it with "fleetctl apply"
         warning: roused.service was started on m1, but not by fleet, which leaves it so
            help: "fleetctl stop roused.service" stops it, "fleetctl start roused.service" keeps it
+        "#);
+    }
+
+    #[test]
+    fn unhealthy_unit_is_a_problem() {
+        let state = wire::UnitStateEntity {
+            name: "web.service".into(),
+            machine_id: "m1".into(),
+            systemd_active_state: "active".into(),
+            health: "unhealthy".into(),
+            health_problem: "tcp://127.0.0.1:80: connection refused".into(),
+            ..wire::UnitStateEntity::default()
+        };
+        let (states, machines) = (vec![state], vec![machine("m1", "1")]);
+        let view = ClusterView { states, machines, ..ClusterView::default() };
+        insta::assert_snapshot!(report(&view), @r#"
+        problem: web.service is unhealthy on m1: tcp://127.0.0.1:80: connection refused
+           help: see "fleetctl logs web.service", and correct the unit or its HealthCheck=
         "#);
     }
 

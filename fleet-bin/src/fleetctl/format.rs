@@ -46,6 +46,11 @@ pub(crate) fn machine_label(id: &str, address: &str, full: bool) -> String {
     if address.is_empty() { shown } else { format!("{shown}/{address}") }
 }
 
+/// Formats the state of a unit with its health, as `running (unhealthy)`.
+pub(crate) fn with_health(sub: &str, health: &str) -> String {
+    if health.is_empty() { sub.to_owned() } else { format!("{sub} ({health})") }
+}
+
 /// Formats the time for which the state of a unit has been unknown.
 pub(crate) fn unknown_for(seconds: u64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);

@@ -199,6 +199,7 @@ mod tests {
                 ..SystemdState::new(LoadState::Loaded, active, sub)
             },
             problem: None,
+            health: None,
         };
         let (running, stopped) =
             (state(ActiveState::Active, "running"), state(ActiveState::Inactive, "dead"));

@@ -227,8 +227,11 @@ fn requirement_findings(name: &UnitName, text: &UnitText) -> Vec<Finding> {
 
 /// Converts the line in the message of an error about two options.
 fn with_located_line(text: &UnitText, kind: &RequirementErrorKind, message: String) -> String {
-    use RequirementErrorKind::{MutuallyExclusive, PeerExcluded, SeveralMachineIds};
+    use RequirementErrorKind::{
+        MutuallyExclusive, PeerExcluded, SeveralHealthChecks, SeveralMachineIds,
+    };
     let (SeveralMachineIds { line, .. }
+    | SeveralHealthChecks { line }
     | MutuallyExclusive { line, .. }
     | PeerExcluded { line, .. }) = kind
     else {

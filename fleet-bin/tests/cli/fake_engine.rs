@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fleet_agent::Drift;
+use fleet_core::health::Health;
 use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{
     ActiveState, Epoch, Generation, MachineId, Metadata, Reason, Snapshot, SystemdState,
@@ -169,6 +170,7 @@ impl FakeEngine {
             generation: Generation::ZERO,
             systemd: SystemdState::loaded(),
             problem: None,
+            health: None,
         };
         match role {
             Some(Role::Ignored) => return None,
@@ -180,6 +182,10 @@ impl FakeEngine {
             _ if unit.desired == TargetState::Launched => {
                 state.generation = unit.generation;
                 state.systemd = launched(role, unit.generation);
+                let check = unit.requirements.health_check.as_ref();
+                state.health = check.map(|check| Health::Unhealthy {
+                    message: format!("{}: connection refused", check.target),
+                });
                 state.problem = match role {
                     _ if state.systemd.active != ActiveState::Inactive => None,
                     Some(Role::StoppedBefore(_)) => Some(Drift::Stopped.to_string()),

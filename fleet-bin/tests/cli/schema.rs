@@ -48,7 +48,8 @@ const RUNS: [&str; 32] = [
 async fn cluster() -> Cluster {
     let cluster = Cluster::start(&["m1", "m2"]).await;
     let service = "[Service]\nExecStart=/bin/sleep 1d\n";
-    cluster.write("web.service", &format!("[Unit]\nDescription=The web\n{service}"));
+    let check = "[X-Fleet]\nHealthCheck=tcp://127.0.0.1:1\n";
+    cluster.write("web.service", &format!("[Unit]\nDescription=The web\n{service}{check}"));
     cluster.write("all.service", &format!("{service}[X-Fleet]\nGlobal=true\n"));
     let sleepers = ["bad", "late", "lost", "odd", "more"].map(|name| format!("{name}.service"));
     cluster.write_sleepers(&sleepers.each_ref().map(String::as_str));

@@ -8,6 +8,7 @@ mod dev;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod fleet_init;
+mod health;
 mod lineage;
 mod metrics;
 mod moving;

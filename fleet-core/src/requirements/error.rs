@@ -7,6 +7,7 @@ use fleet_unitfile::{Location, NameError, Span, UnitName};
 
 use super::{FleetOption, MetadataProblem};
 use crate::expression::{ExpressionError, ExpressionProblem};
+use crate::health::HealthCheckError;
 use crate::pattern::{PatternError, Peer};
 use crate::requirements::values;
 use crate::resources::AmountError;
@@ -156,6 +157,20 @@ pub enum RequirementErrorKind {
         /// The value as written.
         value: String,
     },
+    /// `HealthCheck=` or an option that adjusts it is invalid.
+    HealthCheck {
+        /// The option.
+        option: FleetOption,
+        /// The value as written.
+        value: String,
+        /// The error of the value.
+        cause: HealthCheckError,
+    },
+    /// `HealthCheck=` names two checks.
+    SeveralHealthChecks {
+        /// The line of the first check.
+        line: usize,
+    },
     /// Two options are mutually exclusive.
     MutuallyExclusive {
         /// The option that comes first in the file. The error is reported at this option.
@@ -259,6 +274,10 @@ impl fmt::Display for RequirementErrorKind {
                 write!(f, "{option}={value} is not a valid value")
             }
             Self::NotABoolean { value } => write!(f, "Global={value} is neither yes nor no"),
+            Self::HealthCheck { option, value, cause } => write!(f, "{option}={value}: {cause}"),
+            Self::SeveralHealthChecks { line } => {
+                write!(f, "HealthCheck is already set to another check (line {line})")
+            }
             Self::MutuallyExclusive { one, other, line } => {
                 write!(f, "{one} cannot be used together with {other} (line {line})")
             }
@@ -324,6 +343,10 @@ impl RequirementErrorKind {
             Self::Choice { option: FleetOption::Reschedule, .. } => "write always or never".into(),
             Self::Choice { .. } => "write keep or stop".into(),
             Self::NotABoolean { .. } => "write true or false".into(),
+            Self::HealthCheck { cause, .. } => cause.help().into(),
+            Self::SeveralHealthChecks { .. } => {
+                "keep one of them, or clear the first one by HealthCheck=".into()
+            }
             Self::MutuallyExclusive { one, other, .. } => together_help(*one, *other),
             Self::TooMany { .. } => "use patterns, or leave some out".into(),
             Self::PeerExcluded { option, .. } => {
@@ -357,7 +380,7 @@ fn metadata_help(value: &str, problem: MetadataProblem) -> String {
 fn together_help(one: FleetOption, other: FleetOption) -> String {
     if [one, other].contains(&FleetOption::Global) {
         return "remove one of them: with Global, only MachineMetadata, MachineMetadataExpr, \
-                Conflicts, OnPartition and StartAfter apply"
+                Conflicts, OnPartition, StartAfter and health checks apply"
             .into();
     }
     "remove one of them".into()

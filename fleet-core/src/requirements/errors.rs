@@ -161,6 +161,11 @@ pub enum RequirementWarningKind {
         /// The option.
         option: FleetOption,
     },
+    /// The option adjusts a health check, and the unit has none.
+    NoHealthCheck {
+        /// The option.
+        option: FleetOption,
+    },
     /// An error that was ignored because of [`Strictness::Warn`](crate::Strictness).
     Ignored(RequirementErrorKind),
 }
@@ -194,6 +199,9 @@ impl RequirementWarning {
             RequirementWarningKind::NoEffect { .. } => {
                 "name the unit as an instance, as in web@1.service, or remove the option".into()
             }
+            RequirementWarningKind::NoHealthCheck { .. } => {
+                "write a HealthCheck, or remove the option".into()
+            }
             RequirementWarningKind::Ignored(kind) => kind.help(),
         }
     }
@@ -217,6 +225,9 @@ impl fmt::Display for RequirementWarningKind {
             }
             Self::NoEffect { option } => {
                 write!(f, "{option} has no effect: it applies to instances of a template")
+            }
+            Self::NoHealthCheck { option } => {
+                write!(f, "{option} has no effect without HealthCheck")
             }
             Self::Ignored(kind) => write!(f, "ignored: {kind}"),
         }

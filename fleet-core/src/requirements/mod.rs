@@ -3,6 +3,7 @@
 
 mod error;
 mod errors;
+mod health;
 mod option;
 mod parse;
 mod validate;
@@ -13,6 +14,7 @@ use std::fmt;
 
 use fleet_unitfile::{UnitFile, UnitName};
 
+use crate::health::HealthCheck;
 use crate::pattern::Peer;
 use crate::{Expression, Machine, MachineId, Pattern, Resources};
 
@@ -67,6 +69,8 @@ pub struct Requirements {
     /// `StartAfter=`: units that must be active, or have finished successfully, before the unit is
     /// started, in the order written.
     pub start_after: Vec<UnitName>,
+    /// `HealthCheck=` and the options that adjust it: the health check of the running unit.
+    pub health_check: Option<HealthCheck>,
 }
 
 impl Requirements {
@@ -172,6 +176,12 @@ impl Requirements {
     pub fn with_start_after(self, start_after: Vec<UnitName>) -> Self {
         Self { start_after, ..self }
     }
+
+    /// Sets `HealthCheck=`, with the options that adjust it.
+    #[must_use]
+    pub fn with_health_check(self, health_check: impl Into<Option<HealthCheck>>) -> Self {
+        Self { health_check: health_check.into(), ..self }
+    }
 }
 
 /// The handling of text that fleet v1 silently ignored.
@@ -200,15 +210,15 @@ impl Requirements {
     ///
     /// A line of an option holds one or several values:
     ///
-    /// - `MachineMetadataExpr=` and `Prefer=`: always one value, the whole line.
+    /// - `MachineMetadataExpr=`, `Prefer=` and `HealthCheck=`: always one value, the whole line.
     /// - Unit names and patterns: split at blanks, because they contain none.
     /// - Other options: if the line starts and ends with `"`, split at blanks outside quotes,
     ///   without escapes. Otherwise the line is one value.
     ///
     /// If an option occurs several times, lists grow and expressions are joined by `and`. A later
     /// single value (such as `Global=`) overrides the earlier one, but two different `MachineID=`
-    /// are an error. As in systemd, an empty assignment (`Conflicts=`) resets the option, including
-    /// values under its deprecated name.
+    /// or `HealthCheck=` are an error. As in systemd, an empty assignment (`Conflicts=`) resets the
+    /// option, including values under its deprecated name.
     ///
     /// A template is never placed, and values with `%i`, `%n` or `%N` are known only for its
     /// instances. For a template such values are therefore skipped here; they are parsed and

@@ -42,6 +42,14 @@ pub enum FleetOption {
     OnPartition,
     /// `StartAfter=`: units that must be active before the unit is started.
     StartAfter,
+    /// `HealthCheck=`: the health check of the running unit.
+    HealthCheck,
+    /// `HealthInterval=`: time between two health checks.
+    HealthInterval,
+    /// `HealthTimeout=`: time after which a health check fails.
+    HealthTimeout,
+    /// `HealthThreshold=`: number of consecutive failures that make the unit unhealthy.
+    HealthThreshold,
 }
 
 /// Names that fleet v1 deprecated, with the current options.
@@ -55,7 +63,7 @@ const DEPRECATED_NAMES: [(&str, FleetOption); 5] = [
 
 impl FleetOption {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::MachineId,
         Self::MachineOf,
         Self::MachineMetadata,
@@ -72,6 +80,10 @@ impl FleetOption {
         Self::Reschedule,
         Self::OnPartition,
         Self::StartAfter,
+        Self::HealthCheck,
+        Self::HealthInterval,
+        Self::HealthTimeout,
+        Self::HealthThreshold,
     ];
 
     /// Returns the option's name in a unit file.
@@ -94,6 +106,10 @@ impl FleetOption {
             Self::Reschedule => "Reschedule",
             Self::OnPartition => "OnPartition",
             Self::StartAfter => "StartAfter",
+            Self::HealthCheck => "HealthCheck",
+            Self::HealthInterval => "HealthInterval",
+            Self::HealthTimeout => "HealthTimeout",
+            Self::HealthThreshold => "HealthThreshold",
         }
     }
 
@@ -120,10 +136,15 @@ impl FleetOption {
         matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces | Self::StartAfter)
     }
 
-    /// Returns `true` if the option's values are expressions. Quotation marks belong to the
-    /// expression there, so they do not separate values.
-    pub(super) const fn takes_expressions(self) -> bool {
-        matches!(self, Self::MachineMetadataExpr | Self::Prefer)
+    /// Returns `true` if the option's values are expressions or commands. Quotation marks belong to
+    /// the value there, so they do not separate values.
+    pub(super) const fn takes_whole_lines(self) -> bool {
+        matches!(self, Self::MachineMetadataExpr | Self::Prefer | Self::HealthCheck)
+    }
+
+    /// Returns `true` if the option applies to a unit with `HealthCheck=` only.
+    pub(super) const fn adjusts_health_check(self) -> bool {
+        matches!(self, Self::HealthInterval | Self::HealthTimeout | Self::HealthThreshold)
     }
 
     /// Returns `true` if the option applies to instances of a template only.
@@ -169,6 +190,8 @@ mod tests {
             ("MaxPerMachines", Some(FleetOption::MaxPerMachine)),
             ("Preferred", Some(FleetOption::Prefer)),
             ("OnPartitioned", Some(FleetOption::OnPartition)),
+            ("HealthChecks", Some(FleetOption::HealthCheck)),
+            ("HealthIntervalSec", Some(FleetOption::HealthInterval)),
             ("Description", None),
             ("After", None),
             ("X-", None),

@@ -7,6 +7,7 @@ use fleet_unitfile::values::parse_bool;
 use fleet_unitfile::{OptionView, Span, UnitFile, UnitName};
 
 use super::errors::Reports;
+use super::health::HealthOptions;
 use super::{
     FleetOption, MetadataProblem, ParsedRequirements, RequirementErrorKind as Kind,
     RequirementErrors, RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness,
@@ -46,6 +47,7 @@ pub(super) struct SectionReader<'a> {
     pub(super) conflicts: Vec<Spanned<Pattern>>,
     pub(super) replaces: Vec<Spanned<Pattern>>,
     start_after: Vec<Spanned<UnitName>>,
+    pub(super) health: HealthOptions,
 }
 
 impl<'a> SectionReader<'a> {
@@ -64,6 +66,7 @@ impl<'a> SectionReader<'a> {
             conflicts: Vec::new(),
             replaces: Vec::new(),
             start_after: Vec::new(),
+            health: HealthOptions::default(),
         }
     }
 
@@ -90,6 +93,7 @@ impl<'a> SectionReader<'a> {
             conflicts: distinct(self.conflicts),
             replaces: distinct(self.replaces),
             start_after: distinct(self.start_after),
+            health_check: self.health.finish(),
             ..self.scalars
         };
         Ok(ParsedRequirements { requirements, warnings })
@@ -194,6 +198,7 @@ impl<'a> SectionReader<'a> {
             FleetOption::MachineMetadata => return self.read_metadata(value, span),
             FleetOption::MachineMetadataExpr => return self.read_metadata_expr(value, span),
             FleetOption::Prefer => return self.read_preference(value, span),
+            FleetOption::HealthCheck => return self.read_health_check(value, span),
             _ => {}
         }
         if let Some(resource) = key.reserves() {

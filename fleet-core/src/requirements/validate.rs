@@ -12,6 +12,7 @@ use super::{
     Requirements, Reschedule, Spread, is_spread_key,
 };
 use crate::Pattern;
+use crate::health::{HealthCheck, HealthCheckError};
 use crate::pattern::Peer;
 
 /// A contradiction in [`Requirements`], reported by [`Requirements::validate`].
@@ -69,6 +70,11 @@ pub enum InvalidRequirements {
         /// The key.
         key: String,
     },
+    /// The health check is invalid.
+    HealthCheck {
+        /// The error of the health check.
+        cause: HealthCheckError,
+    },
     /// An option has too many values.
     TooMany {
         /// The option.
@@ -113,6 +119,9 @@ impl fmt::Display for InvalidRequirements {
             Self::RepeatedSpreadKey { key } => {
                 write!(f, "Spread has the key {key} twice: keep one of them")
             }
+            Self::HealthCheck { cause } => {
+                write!(f, "the health check is invalid: {cause}: {}", cause.help())
+            }
             Self::TooMany { option, limit } => {
                 write!(f, "{option} has more than {limit} values: use patterns, or remove some")
             }
@@ -155,7 +164,9 @@ impl Requirements {
         self.machine_of.iter().try_for_each(|peer| self.validate_peer(name, peer))?;
         let validate = |peer| validate_name(FleetOption::StartAfter, name, peer);
         self.start_after.iter().try_for_each(validate)?;
-        self.validate_preferences()
+        self.validate_preferences()?;
+        let health = self.health_check.as_ref().map_or(Ok(()), HealthCheck::validate);
+        health.map_err(|cause| InvalidRequirements::HealthCheck { cause })
     }
 
     /// Returns whether an option has an effect.
@@ -174,6 +185,10 @@ impl Requirements {
             FleetOption::Reschedule => self.reschedule != Reschedule::default(),
             FleetOption::OnPartition => self.on_partition != OnPartition::default(),
             FleetOption::StartAfter => !self.start_after.is_empty(),
+            FleetOption::HealthCheck
+            | FleetOption::HealthInterval
+            | FleetOption::HealthTimeout
+            | FleetOption::HealthThreshold => self.health_check.is_some(),
             FleetOption::ReserveCpu | FleetOption::ReserveMemory | FleetOption::ReserveDisk => {
                 option.reserves().is_some_and(|resource| self.reserve[resource] > 0)
             }
@@ -281,6 +296,7 @@ pub(super) fn check(reader: &mut SectionReader<'_>) {
     check_pairs(reader);
     check_peers(reader);
     check_instance_options(reader);
+    check_health_options(reader);
 }
 
 fn check_pairs(reader: &mut SectionReader<'_>) {
@@ -304,6 +320,18 @@ fn check_instance_options(reader: &mut SectionReader<'_>) {
     for option in FleetOption::ALL.into_iter().filter(|option| option.counts_instances()) {
         if let Some(span) = reader.used(option) {
             reader.reports.warn(span, RequirementWarningKind::NoEffect { option });
+        }
+    }
+}
+
+/// Warns about options that adjust a health check, if the unit has none.
+fn check_health_options(reader: &mut SectionReader<'_>) {
+    if reader.used(FleetOption::HealthCheck).is_some() {
+        return;
+    }
+    for option in FleetOption::ALL.into_iter().filter(|option| option.adjusts_health_check()) {
+        if let Some(span) = reader.used(option) {
+            reader.reports.warn(span, RequirementWarningKind::NoHealthCheck { option });
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{Expression, Resource};
 
 /// Returns the values of a line; none for an empty assignment.
 pub(super) fn split(option: FleetOption, line: &str) -> Vec<String> {
-    if option.takes_expressions() {
+    if option.takes_whole_lines() {
         let lines = (!line.is_empty()).then(|| line.to_owned());
         return lines.into_iter().collect();
     }
@@ -126,6 +126,7 @@ impl SectionReader<'_> {
             FleetOption::Spread => scalars.spread.clear(),
             FleetOption::Reschedule => scalars.reschedule = Reschedule::default(),
             FleetOption::OnPartition => scalars.on_partition = OnPartition::default(),
+            _ if self.health.reset(option) => {}
             _ => {
                 if let Some(resource) = option.reserves() {
                     scalars.reserve[resource] = 0;
@@ -147,7 +148,7 @@ impl SectionReader<'_> {
                 Some(choice) => self.scalars.on_partition = choice,
                 None => self.refuse_choice(option, value, span),
             },
-            _ => {}
+            _ => self.read_health_setting(option, value, span),
         }
     }
 

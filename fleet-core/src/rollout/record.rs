@@ -6,6 +6,7 @@ use std::str::FromStr;
 use fleet_unitfile::UnitName;
 
 use super::{Member, MemberObservation, MemberState, ObservedState, Rollout, UnitTarget};
+use crate::health::Health;
 use crate::unit::LoadState;
 use crate::{ActiveState, Epoch, MachineId, Snapshot, TargetState, Unit, UnitState};
 
@@ -133,14 +134,19 @@ impl Member {
             return if is_settled { ObservedState::Settled } else { ObservedState::NotYet };
         };
         match snapshot.state(unit, machine.as_str()) {
-            Some(state) if state.epoch == epoch => state_for(current, state),
+            Some(state) if state.epoch == epoch => {
+                let unit = snapshot.unit(unit).filter(|unit| unit.hash() == current.hash);
+                let has_check = unit.is_some_and(|it| it.requirements.health_check.is_some());
+                state_for(current, has_check, state)
+            }
             _ => ObservedState::NotYet,
         }
     }
 }
 
-/// Returns the meaning of a reported state for a target.
-fn state_for(target: &UnitTarget, state: &UnitState) -> ObservedState {
+/// Returns the meaning of a reported state for a target. `has_check` is `true` if its file has
+/// a health check.
+fn state_for(target: &UnitTarget, has_check: bool, state: &UnitState) -> ObservedState {
     // A rollback returns to an earlier generation, which no machine starts again.
     let is_current = state.hash == target.hash && state.generation >= target.generation;
     if !is_current || state.requested != target.desired {
@@ -162,7 +168,11 @@ fn state_for(target: &UnitTarget, state: &UnitState) -> ObservedState {
             failed(state.problem.clone().unwrap_or_else(|| format!("its file is {}", systemd.load)))
         }
         (_, ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing) => {
-            ObservedState::Active { healthy: true }
+            let healthy = match &state.health {
+                Some(health) => *health == Health::Healthy,
+                None => !has_check,
+            };
+            ObservedState::Active { healthy }
         }
         (_, ActiveState::Failed) => failed(failure(state)),
         // A unit that ran to completion.

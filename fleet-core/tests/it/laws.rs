@@ -2,6 +2,7 @@
 
 use fleet_core::requirements::{FleetOption, ParsedRequirements, RequirementErrors, Reschedule};
 use fleet_core::{Requirements, Resource, Strictness};
+use fleet_unitfile::values::Timespan;
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::prelude::*;
 
@@ -48,6 +49,10 @@ fn section() -> impl Strategy<Value = String> {
         "512M",
         "never",
         "stop",
+        "tcp://a:1",
+        "http://a/",
+        "exec:",
+        "3s",
     ]);
     let value = prop::collection::vec(pieces, 0..5).prop_map(|pieces| pieces.concat());
     let line = (names, value).prop_map(|(name, value)| format!("{name}={value}\n"));
@@ -100,6 +105,12 @@ fn write_plain(requirements: &Requirements, text: &mut String) {
         line(FleetOption::Reschedule, &requirements.reschedule);
     }
     line(FleetOption::OnPartition, &requirements.on_partition);
+    if let Some(check) = &requirements.health_check {
+        line(FleetOption::HealthCheck, &check.target);
+        line(FleetOption::HealthInterval, &Timespan::Finite(check.interval));
+        line(FleetOption::HealthTimeout, &Timespan::Finite(check.timeout));
+        line(FleetOption::HealthThreshold, &check.threshold);
+    }
 }
 
 /// Checks that the requirements of a text read back after writing.

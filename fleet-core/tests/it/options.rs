@@ -1,6 +1,7 @@
 //! Options that fleet v1 did not have: their values, errors and warnings.
 
 use fleet_core::Strictness;
+use fleet_core::health::{HealthCheck, HealthTarget};
 use fleet_core::requirements::{OnPartition, Reschedule};
 
 use crate::refusals::errors;
@@ -20,6 +21,10 @@ fn brief(lines: &str) -> String {
     parts.extend(wants.spread.iter().map(|it| format!("spread {it}")));
     parts.extend((wants.reschedule != Reschedule::Always).then(|| wants.reschedule.to_string()));
     parts.extend((wants.on_partition != OnPartition::Keep).then(|| wants.on_partition.to_string()));
+    parts.extend(wants.health_check.map(|check| {
+        let HealthCheck { target, interval, timeout, threshold } = check;
+        format!("{target} every {interval:?}, timeout {timeout:?}, threshold {threshold}")
+    }));
     parts.join(", ")
 }
 
@@ -61,6 +66,15 @@ fn each_option_takes_its_values() {
         ("Reschedule=always", ""),
         ("OnPartition=stop", "stop"),
         ("OnPartition=keep", ""),
+        (
+            "HealthCheck=http://127.0.0.1:80/up",
+            "http://127.0.0.1:80/up every 10s, timeout 5s, threshold 3",
+        ),
+        (
+            "HealthThreshold=1\nHealthTimeout=500ms\nHealthInterval=1min 30\n\
+             HealthCheck=exec:a 'b'",
+            "exec:a b every 90s, timeout 500ms, threshold 1",
+        ),
     ]);
 }
 
@@ -89,6 +103,17 @@ fn repeated_options_add_up_or_override() {
         ("Reschedule=never\nReschedule=", ""),
         ("OnPartition=stop\nOnPartition=", ""),
         ("Global=true\nReserveCPU=1\nReserveCPU=", ""),
+        ("HealthCheck=tcp://a:1\nHealthCheck=", ""),
+        (
+            "HealthCheck=tcp://a:1\nHealthCheck=tcp://a:1\nHealthInterval=1\nHealthInterval=3",
+            "tcp://a:1 every 3s, timeout 5s, threshold 3",
+        ),
+        (
+            "HealthCheck=tcp://a:1\nHealthInterval=1\nHealthTimeout=1\nHealthThreshold=1\n\
+             HealthCheck=\nHealthInterval=\nHealthTimeout=\nHealthThreshold=\n\
+             HealthCheck=tcp://a:2",
+            "tcp://a:2 every 10s, timeout 5s, threshold 3",
+        ),
     ]);
 }
 
@@ -104,6 +129,12 @@ fn specifiers_expand_in_every_option() {
         ("MachineMetadataExpr=load = \"50%%\"", "(load = 50%)"),
         ("Prefer=%i0: role = %p", "prefer 10: role = foo"),
         ("Spread=%i: %p", "spread 1: foo"),
+        (
+            "HealthCheck=http://%p:%i/a%%20b\nHealthInterval=%is\nHealthTimeout=%i\n\
+             HealthThreshold=%i",
+            "http://foo:1/a%20b every 1s, timeout 1s, threshold 1",
+        ),
+        ("HealthCheck=exec:%p '%i %%'", "exec:foo \"1 %\" every 10s, timeout 5s, threshold 3"),
     ]);
     for lines in ["Reschedule=%i", "OnPartition=%i"] {
         assert!(parse("foo@1.service", lines, Strictness::Refuse).is_err(), "{lines}");
@@ -123,11 +154,13 @@ fn unit_name_cannot_add_a_condition() {
 #[test]
 fn template_skips_instance_dependent_values() {
     let lines = "ReserveCPU=%i\nMachineMetadataExpr=rank = %i\nPrefer=%i: a = b\nSpread=%i\n\
-                 MaxPerMachine=%i\nReserveDisk=1G";
+                 MaxPerMachine=%i\nReserveDisk=1G\nHealthCheck=tcp://a:%i\nHealthInterval=%i";
     let wants = read("foo@.service", lines);
     assert_eq!(wants.reserve.to_string(), "disk 1G");
     assert!(wants.metadata_expr.is_none() && wants.prefer.is_empty() && wants.spread.is_empty());
     assert_eq!(wants.max_per_machine, None);
+    assert_eq!(wants.health_check, None);
+    assert_eq!(warnings("foo@.service", lines, Strictness::Refuse), "");
 }
 
 #[test]
@@ -247,7 +280,8 @@ fn expression_error_has_an_exact_span() {
 
 #[test]
 fn global_excludes_most_options() {
-    let global = "Global=true\nMachineMetadataExpr=a = b\nOnPartition=stop\nConflicts=b*";
+    let global = "Global=true\nMachineMetadataExpr=a = b\nOnPartition=stop\nConflicts=b*\n\
+                  HealthCheck=tcp://a:1";
     assert!(parse("foo.service", global, Strictness::Refuse).is_ok());
     let lines = [
         "ReserveCPU=1",
@@ -279,6 +313,63 @@ line 3, column 1: Spread has no effect: it applies to instances of a template: n
 ");
     // An option that was reset has no effect either, and no warning.
     assert_eq!(warnings("foo.service", "Spread=zone\nSpread=", Strictness::Refuse), "");
+}
+
+#[test]
+fn unit_name_cannot_split_a_health_command() {
+    let name = "a\\x20b@c\\x2dd.service";
+    let argv = ["probe", "a b", "c\\x2dd"].map(str::to_owned).into();
+    let check = read(name, "HealthCheck=exec:probe %p %i").health_check;
+    assert_eq!(check.map(|check| check.target), Some(HealthTarget::Exec { argv }));
+}
+
+#[test]
+fn bad_health_checks() {
+    let lines = "HealthCheck=https://a/\nHealthCheck=exec:a \"b\nHealthCheck=tcp://a:1\n\
+                 HealthCheck=tcp://a:2\nHealthCheck=tcp://%j:1\nHealthCheck=exec:\\x25j\n\
+                 HealthInterval=500ms\nHealthInterval=infinity\nHealthInterval=often\n\
+                 HealthTimeout=0\nHealthTimeout=2h\nHealthThreshold=0\nHealthThreshold=+1";
+    insta::assert_snapshot!(errors(lines), @r#"
+    line 2, column 13: HealthCheck=https://a/: a check cannot use TLS: run a client instead,
+        as in exec:curl -fsSo /dev/null https://HOST/
+    line 3, column 13: HealthCheck=exec:a "b: its command has an unclosed quote or an invalid
+        escape: close each quote, and double each backslash
+    line 5, column 13: HealthCheck is already set to another check (line 4): keep one of them,
+        or clear the first one by HealthCheck=
+    line 6, column 13: HealthCheck=tcp://%j:1 cannot be expanded: unknown specifier "%j": use
+        %n, %N, %p or %i, and %% for a percent sign
+    line 7, column 13: HealthCheck=exec:\x25j: its command has an unclosed quote or an invalid
+        escape: close each quote, and double each backslash
+    line 8, column 16: HealthInterval=500ms: it is not from 1s to 1h: write a time span such
+        as 10s or 1min 30s
+    line 9, column 16: HealthInterval=infinity: it is not from 1s to 1h: write a time span
+        such as 10s or 1min 30s
+    line 10, column 16: HealthInterval=often: it is not a time span: write a time span such as
+        10s or 1min 30s
+    line 11, column 15: HealthTimeout=0: it is not from 1ms to 1h: write a time span such as
+        5s or 500ms
+    line 12, column 15: HealthTimeout=2h: it is not from 1ms to 1h: write a time span such as
+        5s or 500ms
+    line 13, column 17: HealthThreshold=0: it is not a whole number of at least 1: write a
+        number such as 3
+    line 14, column 17: HealthThreshold=+1: it is not a whole number of at least 1: write a
+        number such as 3
+    "#);
+}
+
+#[test]
+fn health_options_without_a_check_are_warned_about() {
+    let lines = "HealthInterval=5s\nHealthTimeout=1s\nHealthThreshold=1";
+    insta::assert_snapshot!(warnings("foo.service", lines, Strictness::Refuse), @"
+    line 2, column 1: HealthInterval has no effect without HealthCheck: write a HealthCheck,
+        or remove the option
+    line 3, column 1: HealthTimeout has no effect without HealthCheck: write a HealthCheck, or
+        remove the option
+    line 4, column 1: HealthThreshold has no effect without HealthCheck: write a HealthCheck,
+        or remove the option
+    ");
+    let checked = format!("{lines}\nHealthCheck=tcp://a:1");
+    assert_eq!(warnings("foo.service", &checked, Strictness::Refuse), "");
 }
 
 #[test]

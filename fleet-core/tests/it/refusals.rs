@@ -26,7 +26,7 @@ fn unknown_options() {
     line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
         MachineMetadata, MachineMetadataExpr, Conflicts, Global, Replaces, MaxPerMachine,
         ReserveCPU, ReserveMemory, ReserveDisk, Prefer, Spread, Reschedule, OnPartition,
-        StartAfter
+        StartAfter, HealthCheck, HealthInterval, HealthTimeout, HealthThreshold
     line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
         exactly so
     "#);

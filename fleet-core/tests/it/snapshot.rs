@@ -24,6 +24,7 @@ fn state(name: &str, machine: &str, requested: TargetState) -> UnitState {
         generation: Generation::ZERO,
         systemd: SystemdState::loaded(),
         problem: None,
+        health: None,
     }
 }
 

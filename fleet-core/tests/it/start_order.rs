@@ -27,6 +27,7 @@ fn active(unit: &Unit) -> UnitState {
         generation: unit.generation,
         systemd,
         problem: None,
+        health: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requirements that were built as values: what the parser refuses, validation refuses as well.
 
+use fleet_core::health::{HealthCheck, HealthTarget};
 use fleet_core::requirements::{Preference, Spread};
 use fleet_core::{Requirements, Resources, Strictness};
 
@@ -86,9 +87,32 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+fn health_cases() -> Vec<Case> {
+    vec![
+        (
+            with(|it| {
+                let target = HealthTarget::Tcp { host: "a".to_owned(), port: 0 };
+                it.health_check = Some(HealthCheck::new(target));
+            }),
+            "HealthCheck=tcp://a:0",
+            "the health check is invalid: it has no valid port: write a number from 1 to 65535, \
+             as in tcp://127.0.0.1:5432",
+        ),
+        (
+            with(|it| {
+                let target = HealthTarget::Tcp { host: "a".to_owned(), port: 1 };
+                it.health_check = Some(HealthCheck { threshold: 0, ..HealthCheck::new(target) });
+            }),
+            "HealthCheck=tcp://a:1\nHealthThreshold=0",
+            "the health check is invalid: it is not a whole number of at least 1: write a number \
+             such as 3",
+        ),
+    ]
+}
+
 #[test]
 fn validation_refuses_what_the_parser_refuses() {
-    for (requirements, section, expected) in cases() {
+    for (requirements, section, expected) in cases().into_iter().chain(health_cases()) {
         let error = requirements.validate(&"web@1.service".parse().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), expected);
         assert!(parse("web@1.service", section, Strictness::Refuse).is_err(), "{section}");

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use fleet_core::health::Health;
 use fleet_core::manager::{ManagerInfo, NativeInfo};
 use fleet_core::reason::Tally;
 use fleet_core::snapshot::Fault;
@@ -85,11 +86,17 @@ pub(crate) fn reason_text(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Strin
 /// Converts a unit's state on one machine.
 pub(crate) fn state(state: &fleet_core::UnitState) -> UnitStateEntity {
     let systemd = &state.systemd;
+    let health_problem = match &state.health {
+        Some(Health::Unhealthy { message }) => message.clone(),
+        _ => String::new(),
+    };
     UnitStateEntity {
         requested_state: state.requested.to_string(),
         exit: systemd.exit.map_or_else(String::new, |exit| exit.to_string()),
         generation: state.generation.0,
         hash: state.hash.to_string(),
+        health: state.health.as_ref().map_or("", Health::as_str).to_owned(),
+        health_problem,
         machine_id: state.machine.to_string(),
         main_pid: systemd.main_pid,
         name: state.unit.to_string(),

@@ -13,14 +13,15 @@ mod plan;
 mod request;
 mod revision;
 mod rollout;
+mod status;
 
 use hyper::header::HeaderName;
 
 pub use check::{CheckReport, CheckRequest, ServiceManagerEntity, UnitCheck, UnitFinding};
 pub use entity::{
-    ClusterEvent, ErrorBody, ErrorDetail, ErrorEntity, MachineEntity, MachinePage, MachineStatus,
-    OTHER_STORE, ResourceAmounts, RestartResponse, StatusDetails, UnitEntity, UnitOptionEntity,
-    UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport, VersionResponse,
+    ClusterEvent, ErrorBody, ErrorDetail, ErrorEntity, MachineEntity, MachinePage, OTHER_STORE,
+    ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity, UnitPage, UnitStateEntity,
+    UnitStatePage, VersionResponse,
 };
 pub use plan::{
     BulkReport, DrainReport, HeldUnit, MachineLoad, MachineVerdict, NearestRefusal, PendingMove,
@@ -30,6 +31,7 @@ pub use plan::{
 pub use request::{BulkRequest, ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 pub use revision::{UnitRevisionEntity, UnitRevisions};
 pub use rollout::{RolloutCommand, RolloutEntity, RolloutList, RolloutMember, RolloutOptions};
+pub use status::{MachineStatus, StatusDetails, UnitStatusReport};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

@@ -291,6 +291,7 @@ pub(crate) fn running(unit: &str, machine: &str) -> UnitState {
         generation: Generation::ZERO,
         systemd,
         problem: None,
+        health: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Unit states: filters, the state of one unit, and additional fields.
 
+use fleet_core::health::Health;
 use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{ActiveState, Generation, SystemdState, UnitState};
 use fleet_http::client::StateFilter;
@@ -88,6 +89,7 @@ async fn failed_state_has_all_fields() {
         systemd,
         generation: Generation(2),
         problem: Some("it was started too often".to_owned()),
+        health: Some(Health::Unhealthy { message: "connection refused".to_owned() }),
         ..running("a.service", "m1")
     };
     server.publish(&presence, state).await;

@@ -99,6 +99,7 @@ fn down_units_count_as_recovering_unless_finished() {
             generation: Generation(0),
             systemd,
             problem: None,
+            health: None,
         });
     }
     let request = Rebalance::from_order(&cluster).unwrap();

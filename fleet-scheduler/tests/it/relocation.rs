@@ -430,5 +430,6 @@ fn state(unit: &UnitName, machine: &str, active: ActiveState) -> UnitState {
         generation: Generation(0),
         systemd: SystemdState { active, ..SystemdState::loaded() },
         problem: None,
+        health: None,
     }
 }

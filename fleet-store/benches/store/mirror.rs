@@ -110,6 +110,7 @@ async fn report_states(registry: &Registry, machine: usize) {
             ..SystemdState::new(LoadState::Loaded, ActiveState::Active, "running")
         },
         problem: None,
+        health: None,
     };
     let states: Vec<UnitState> = units.map(state).collect();
     presence.publish_states(&states, &[]).await.expect("a write");

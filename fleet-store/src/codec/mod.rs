@@ -17,6 +17,7 @@ mod rollout;
 
 use std::borrow::Cow;
 
+use fleet_core::health::Health;
 use fleet_core::unit::ExitStatus;
 use fleet_core::{Epoch, Generation, MachineId, Metadata, SystemdState, TargetState, UnitState};
 use fleet_unitfile::UnitName;
@@ -210,6 +211,8 @@ struct WireState<'a> {
     restarts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    health: Option<WireHealth>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,10 +223,19 @@ enum WireExit {
     Unknown,
 }
 
+/// Health, as `"starting"`, `"healthy"` or `{"unhealthy":"message"}`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireHealth {
+    Starting,
+    Healthy,
+    Unhealthy(String),
+}
+
 wire!(WireState<'_>);
 
-/// Maximum length of a stored problem text, in bytes. Longer texts are truncated, because the
-/// states of many units share a transaction of limited size.
+/// Maximum length of a stored problem or health text, in bytes. Longer texts are truncated, because
+/// the states of many units share a transaction of limited size.
 const MAX_PROBLEM_BYTES: usize = 4096;
 
 pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
@@ -242,6 +254,7 @@ pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
         exit: systemd.exit.map(WireExit::from),
         restarts: systemd.restarts,
         problem: state.problem.as_deref().map(shorten),
+        health: state.health.as_ref().map(WireHealth::from),
     })
 }
 
@@ -269,6 +282,7 @@ pub(crate) fn decode_state(
         generation: Generation(wire.generation),
         systemd,
         problem: wire.problem,
+        health: wire.health.map(Health::from),
     })
 }
 
@@ -276,6 +290,26 @@ fn shorten(text: &str) -> String {
     let fits = |end: &usize| text.is_char_boundary(*end);
     let end = (0..=text.len().min(MAX_PROBLEM_BYTES)).rev().find(fits);
     text[..end.unwrap_or(0)].to_owned()
+}
+
+impl From<&Health> for WireHealth {
+    fn from(health: &Health) -> Self {
+        match health {
+            Health::Starting => Self::Starting,
+            Health::Healthy => Self::Healthy,
+            Health::Unhealthy { message } => Self::Unhealthy(shorten(message)),
+        }
+    }
+}
+
+impl From<WireHealth> for Health {
+    fn from(wire: WireHealth) -> Self {
+        match wire {
+            WireHealth::Starting => Self::Starting,
+            WireHealth::Healthy => Self::Healthy,
+            WireHealth::Unhealthy(message) => Self::Unhealthy { message },
+        }
+    }
 }
 
 impl From<ExitStatus> for WireExit {

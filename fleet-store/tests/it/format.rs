@@ -1,6 +1,7 @@
 //! The stored keys and values. Daemons of different versions share a store, so this encoding must
 //! not change without a new format number.
 
+use fleet_core::health::Health;
 use fleet_core::reason::Tally;
 use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{
@@ -84,6 +85,7 @@ fn state() -> UnitState {
         generation: Generation(2),
         systemd,
         problem: None,
+        health: None,
     }
 }
 
@@ -95,6 +97,30 @@ fn reason() -> Reason {
     };
     let tally = Tally { machines: 1, example: id("m-1"), unit: None, refusal };
     Reason::NoMachineFits { machines: 1, tallies: vec![tally], nearest: None }
+}
+
+/// States that earlier versions stored have no health, as the one in `stored_encoding`.
+#[tokio::test(start_paused = true)]
+async fn health_is_stored_with_the_state() {
+    let registry = registry();
+    let presence = join(&registry, "m-1").await;
+    let message = "é".repeat(4000);
+    let stored = |message: &str| Health::Unhealthy { message: message.to_owned() };
+    for (health, expected, text) in [
+        (Health::Starting, Health::Starting, "\"health\":\"starting\""),
+        (Health::Healthy, Health::Healthy, "\"health\":\"healthy\""),
+        (stored("no"), stored("no"), "\"health\":{\"unhealthy\":\"no\"}"),
+        (stored(&message), stored(&message[..4096]), "é\"}"),
+    ] {
+        let state = UnitState { health: Some(health), ..state() };
+        let revision = presence.publish_states(&[state], &[]).await.unwrap();
+        let entries = registry.store().read("").await.unwrap().entries;
+        let has_text = |value: &[u8]| String::from_utf8_lossy(value).contains(text);
+        assert!(entries.iter().any(|entry| has_text(&entry.value)), "{text}");
+        let snapshot = mirror(&registry).await.wait_for(revision).await.unwrap();
+        let read = snapshot.state("a.service", "m-1").unwrap();
+        assert_eq!(read.health, Some(expected));
+    }
 }
 
 /// A value of a later format is reported, affects nothing else, and is not overwritten.

@@ -86,5 +86,6 @@ pub(crate) fn state(unit: &str, sub: &str) -> UnitState {
         generation: Generation(2),
         systemd,
         problem: Some("no such file".to_owned()),
+        health: None,
     }
 }

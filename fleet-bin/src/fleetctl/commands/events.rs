@@ -143,7 +143,11 @@ fn text(event: &ClusterEvent) -> String {
         ClusterEvent::State(state) => {
             let (on, active) = (machines.label(&state.machine_id, false), state);
             let (active, sub) = (&active.systemd_active_state, &active.systemd_sub_state);
-            format!("state {} on {on}: {active} ({sub})", state.name)
+            let health = match state.health.as_str() {
+                "" => String::new(),
+                health => format!(", {health}"),
+            };
+            format!("state {} on {on}: {active} ({sub}{health})", state.name)
         }
         ClusterEvent::StateGone(state) => {
             format!("state {} on {}: gone", state.name, machines.label(&state.machine_id, false))

@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::ListArgs;
 use crate::fleetctl::format::{
-    Columns, MachineLabels, first_clause, machine_label, short_hash, unknown_for, without_name,
+    Columns, MachineLabels, first_clause, machine_label, short_hash, unknown_for, with_health,
+    without_name,
 };
 use crate::fleetctl::wait::outcome;
 use crate::ui::error::CliError;
@@ -23,7 +24,7 @@ const COLUMNS: Columns<Row> = Columns {
         ("load", |row, _| cell(Some(row.load.as_str()))),
         ("machine", |row, full| machine_label(&row.machine, &row.ip, full)),
         ("active", |row, _| cell(Some(row.active.as_str()))),
-        ("sub", |row, _| cell(Some(row.sub.as_str()))),
+        ("sub", |row, _| cell(Some(with_health(&row.sub, &row.health).as_str()))),
         ("hash", |row, full| {
             cell(Some(if full { row.hash.clone() } else { short_hash(&row.hash) }))
         }),
@@ -56,6 +57,9 @@ struct Row {
     sub: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     hash: String,
+    /// `starting`, `healthy` or `unhealthy`; empty without a health check.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    health: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     result: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -66,7 +70,8 @@ struct Row {
     /// Minimum time for which the state has been unknown, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_for: Option<u64>,
-    /// Reason for having no machine, problem on its machine, or end of the run that failed.
+    /// Reason for having no machine, problem on its machine, end of the run that failed, or failure
+    /// of the health check.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     /// Short form of a reason for having no machine.
@@ -83,7 +88,11 @@ impl Record for Row {
 impl Row {
     fn from_state(state: wire::UnitStateEntity, machines: &MachineLabels) -> Self {
         let has_no_reason = state.problem.is_empty() && state.systemd_active_state == "failed";
-        let reason = if has_no_reason { outcome(&state) } else { state.problem };
+        let reason = match (has_no_reason, state.problem.is_empty()) {
+            (true, _) => outcome(&state),
+            (false, true) => state.health_problem,
+            (false, false) => state.problem,
+        };
         Self {
             unit: state.name,
             ip: machines.address(&state.machine_id).to_owned(),
@@ -92,6 +101,7 @@ impl Row {
             active: state.systemd_active_state,
             sub: state.systemd_sub_state,
             hash: state.hash,
+            health: state.health,
             result: state.result,
             exit: state.exit,
             main_pid: state.main_pid,
@@ -232,6 +242,29 @@ mod tests {
         app.service→loaded→0123456
         app.service→loaded→0123456
         ");
+    }
+
+    #[test]
+    fn health_is_shown_beside_the_sub_state() {
+        let checked = |name: &str, health: &str, problem: &str| wire::UnitStateEntity {
+            health: health.into(),
+            health_problem: problem.into(),
+            ..state(name, "282f949fc0de", "active", "")
+        };
+        let states = vec![
+            checked("a.service", "healthy", ""),
+            checked("b.service", "starting", ""),
+            checked("c.service", "unhealthy", "GET http://a/: 503 Service Unavailable"),
+        ];
+        let rows = rows(Vec::new(), states, &machines());
+        insta::assert_snapshot!(table(&rows, Some("unit,active,sub,reason")), @"
+        UNIT→→ACTIVE→SUB→→→REASON
+        a.service→active→running (healthy)→-
+        b.service→active→running (starting)→-
+        c.service→active→running (unhealthy)→GET http://a/: 503 Service Unavailable
+        ");
+        let json = serde_json::to_value(&rows[2]).unwrap();
+        assert_eq!((&json["sub"], &json["health"]), (&"running".into(), &"unhealthy".into()));
     }
 
     #[test]

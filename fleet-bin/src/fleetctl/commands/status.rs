@@ -57,6 +57,12 @@ struct OnMachine {
     load: String,
     active: String,
     sub: String,
+    /// `starting`, `healthy` or `unhealthy`; empty without a health check.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    health: String,
+    /// Failure of the health check that made the unit unhealthy.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    health_problem: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     result: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -297,6 +303,8 @@ impl OnMachine {
             load: state.systemd_load_state,
             active: state.systemd_active_state,
             sub: state.systemd_sub_state,
+            health: state.health,
+            health_problem: state.health_problem,
             result: state.result,
             exit: state.exit,
             main_pid: state.main_pid,
@@ -319,6 +327,8 @@ impl OnMachine {
             line(text, "Loaded", &self.load);
             line(text, "Active", &format!("{} ({})", colour.state(&self.active), self.sub));
         }
+        let health = [self.health.as_str(), self.health_problem.as_str()];
+        line(text, "Health", &clean(health.join(": ").trim_end_matches(": ")));
         line(text, "Result", &self.result);
         line(text, "Exit", &self.exit);
         let main_pid = self.main_pid.map(|pid| pid.to_string());

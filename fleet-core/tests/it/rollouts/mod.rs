@@ -1,6 +1,7 @@
 //! Tests of rollouts.
 
 mod laws;
+mod observation;
 mod requests;
 mod runs;
 mod world;

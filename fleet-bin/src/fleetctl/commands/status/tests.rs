@@ -69,6 +69,27 @@ fn failed_unit_shows_result_and_journal() {
 }
 
 #[test]
+fn unhealthy_unit_shows_the_failed_check() {
+    let unhealthy = wire::UnitStateEntity {
+        health: "unhealthy".into(),
+        health_problem: "GET http://127.0.0.1:80/: connection refused".into(),
+        ..state("282f949fc0de", "active", "running")
+    };
+    let status = status(&unit("launched", "282f949fc0de", ""), vec![unhealthy]);
+    assert!(status.is_active(), "as for systemctl");
+    insta::assert_snapshot!(status.text(Colour::Off), @"
+    web.service - The web
+          Hash: 0123456
+       Desired: launched
+       Current: launched
+       Machine: 282f949f.../10.10.20.1
+        Loaded: loaded
+        Active: active (running)
+        Health: unhealthy: GET http://127.0.0.1:80/: connection refused
+    ");
+}
+
+#[test]
 fn unplaced_unit_shows_its_reason() {
     let status = status(&unit("launched", "", "no machine is present"), vec![]);
     assert!(!status.is_active());

@@ -1,0 +1,88 @@
+//! Status of units, with journal lines and details of their service managers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{UnitEntity, UnitStateEntity};
+use crate::setters::setters;
+
+/// Status of a unit on each of its machines.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct UnitStatusReport {
+    /// The machine that the unit is placed on. If the unit has no placement, all machines that
+    /// report a state of the unit, ordered by ID.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<MachineStatus>,
+    /// The unit.
+    pub unit: UnitEntity,
+}
+
+/// Status of a unit on one machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct MachineStatus {
+    /// Last lines of the journal, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
+    /// The machine's ID.
+    #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
+    pub machine_id: String,
+    /// Reason that journal lines are missing. For example, the machine does not respond.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub journal_error: String,
+    /// Details from the service manager beyond the state, if available.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<StatusDetails>,
+    /// State that the machine reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<UnitStateEntity>,
+}
+
+/// Details of a unit that its service manager provides beyond the state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct StatusDetails {
+    /// Units and conditions that keep the unit degraded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub degraded_by: Vec<String>,
+    /// Last elapse of a timer, in milliseconds since 1970 by the machine's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_elapse: Option<u64>,
+    /// Next elapse of a timer, in milliseconds since 1970 by the machine's clock. Missing if the
+    /// timer is not waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_elapse: Option<u64>,
+    /// Options of the unit file that the service manager does not honour, or only in part, with
+    /// their lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_options: Vec<String>,
+    /// Those of the ignored options that confine processes, limit their resources or change their
+    /// privileges.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_sandboxing: Vec<String>,
+    /// Time until the next automatic start, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_in_milliseconds: Option<u64>,
+    /// Process tracking method, and the reason for a fallback.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tracking: String,
+}
+
+impl StatusDetails {
+    setters! {
+        optional:
+            with_last_elapse = last_elapse: u64,
+            with_next_elapse = next_elapse: u64,
+            with_retry_in_milliseconds = retry_in_milliseconds: u64;
+        text:
+            with_tracking = tracking;
+        plain:
+            with_degraded_by = degraded_by: Vec<String>,
+            with_ignored_options = ignored_options: Vec<String>,
+            with_ignored_sandboxing = ignored_sandboxing: Vec<String>;
+    }
+}
