@@ -81,23 +81,20 @@ async fn outdated_instances_are_named() {
     insta::assert_snapshot!(all, @r#"
     $ list-unit-files -o name
     web@1.service has an earlier file of web@.service
-    help: "fleetctl start --replace INSTANCE" updates an instance,
-      with the file of web@.service in the current folder
+    help: "fleetctl apply web@.service" updates them, with that file in the current folder
 
     $ doctor
     0 problems, 2 warnings
 
     $ scale web@ 3 --dry-run
     web@1.service has an earlier file of web@.service
-    help: "fleetctl start --replace INSTANCE" updates an instance,
-      with the file of web@.service in the current folder
+    help: "fleetctl apply web@.service" updates them, with that file in the current folder
     nothing to do
 
     warning: fleetctl has version 0.1.0, and fleetd 1.2.3
        help: install both from one release: they may be incompatible
     warning: web@1.service has an earlier file of web@.service
-       help: "fleetctl start --replace INSTANCE" updates an instance,
-      with the file of web@.service in the current folder
+       help: "fleetctl apply web@.service" updates them, with that file in the current folder
     "#);
 }
 

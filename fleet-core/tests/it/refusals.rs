@@ -170,20 +170,20 @@ fn exclusive_options_are_refused() {
         (replaces, conflicts),
     ];
     let texts = pairs.map(|(one, other)| errors(&format!("{one}\n{other}")));
-    insta::assert_snapshot!(texts.concat(), @"
+    insta::assert_snapshot!(texts.concat(), @r"
     line 2, column 1: MachineID cannot be used together with MachineOf (line 3): remove one of
         them
     line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
-        and StartAfter apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition,
+        StartAfter and health checks apply
     line 2, column 1: MachineID cannot be used together with Replaces (line 3): remove one of
         them
     line 2, column 8: Global cannot be used together with MachineOf (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
-        and StartAfter apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition,
+        StartAfter and health checks apply
     line 2, column 8: Global cannot be used together with Replaces (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
-        and StartAfter apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition,
+        StartAfter and health checks apply
     line 2, column 1: Replaces cannot be used together with Conflicts (line 3): remove one of
         them
     ");
@@ -213,11 +213,11 @@ fn all_errors_are_reported_in_source_order() {
     let lines = "Global=true\nMachineID=148a18ff\nConflict=a\nMachineOf=b.service\nConflicts=[";
     insta::assert_snapshot!(errors(lines), @r#"
     line 2, column 8: Global cannot be used together with MachineID (line 3): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
-        and StartAfter apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition,
+        StartAfter and health checks apply
     line 2, column 8: Global cannot be used together with MachineOf (line 5): remove one of
-        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition
-        and StartAfter apply
+        them: with Global, only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition,
+        StartAfter and health checks apply
     line 3, column 1: MachineID cannot be used together with MachineOf (line 5): remove one of
         them
     line 3, column 11: MachineID=148a18ff is only the beginning of a machine ID: write the

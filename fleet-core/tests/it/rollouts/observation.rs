@@ -93,7 +93,24 @@ fn only_reports_about_the_present_target_count() {
         assert_eq!(seen.current, Some(UnitTarget::of(unit)));
         format!("{case}: {:?}, healthy: {}\n", seen.state, seen.is_healthy())
     };
-    insta::assert_snapshot!(cases.into_iter().map(line).collect::<String>(), @"");
+    insta::assert_snapshot!(cases.into_iter().map(line).collect::<String>(), @r#"
+    no report: NotYet, healthy: false
+    active: Active { healthy: true }, healthy: true
+    another file: NotYet, healthy: false
+    older generation: NotYet, healthy: false
+    later generation: Active { healthy: true }, healthy: true
+    another placement: NotYet, healthy: false
+    only loaded: NotYet, healthy: false
+    activating: NotYet, healthy: false
+    failed: Failed { reason: "its process exited with status 3 on m1" }, healthy: false
+    completed: Active { healthy: true }, healthy: true
+    never ran: NotYet, healthy: false
+    not loaded: Failed { reason: "its file is bad-setting on m1" }, healthy: false
+    unknown health: Active { healthy: false }, healthy: false
+    starting: Active { healthy: false }, healthy: false
+    healthy: Active { healthy: true }, healthy: true
+    unhealthy: Active { healthy: false }, healthy: false
+    "#);
 }
 
 #[test]
@@ -123,7 +140,14 @@ fn global_unit_has_the_target_of_its_member() {
             );
         }
     }
-    insta::assert_snapshot!(lines, @"");
+    insta::assert_snapshot!(lines, @r"
+    pending with the old file stored: old file, held: false, healthy: true
+    pending with the new file stored: old file, held: true, healthy: true
+    updating with the old file stored: new file, held: true, healthy: false
+    updating with the new file stored: new file, held: false, healthy: false
+    restoring with the old file stored: old file, held: false, healthy: true
+    restoring with the new file stored: old file, held: true, healthy: true
+    ");
     let mut snapshot = cluster(&new, Some(running(&new)));
     snapshot.remove_machine("m1");
     assert_eq!(member.observe(&snapshot).current, None, "the machine has left");
