@@ -401,6 +401,21 @@ refused start hello@.service
 has 'the template itself cannot be started' template "$output"
 clean
 
+chapter 'An update in batches'
+unit web@.service
+run submit web@.service
+run start 'web@{1..4}'
+printf '# the next version\n[Service]\nExecStart=/bin/sleep 1d\n' >"$home/web@.service"
+has 'one instance after the other' 'completed: 4 of 4' "$(run apply --settle 0 web@.service)"
+printf '[Service]\nExecStart=/bin/false\n' >"$home/web@.service"
+refused apply --settle 0 web@.service
+has 'a failed update is rolled back' 'rolled back: web@1.service failed' "$output"
+has 'the instances keep their version' 'sleep 1d' "$(fleetctl cat web@1.service)"
+has 'and so does the template' 'sleep 1d' "$(fleetctl cat web@.service)"
+run rollback --settle 0 --at-once 50% web@.service
+has 'the former version is back' 'sleep infinity' "$(fleetctl cat web@4.service)"
+clean
+
 chapter 'The states of a unit'
 unit walk.service
 step() { # COMMAND DSTATE STATE

@@ -91,8 +91,8 @@ impl Client {
     /// Returns [`ClientError::Api`] with one of these statuses:
     /// - 400 and details: a unit file is invalid, by itself or together with the others.
     /// - 404: a unit does not exist.
-    /// - 409: a unit cannot be restarted, another rollout updates it, or other clients keep changing
-    ///   the units.
+    /// - 409: a unit cannot be restarted, another rollout updates it, or other clients keep
+    ///   changing the units.
     /// - 412: the cluster has changed, contrary to [`UnitWrites::expect`] or
     ///   [`UnitWrites::if_unchanged_since`].
     pub async fn write_units(&self, writes: &UnitWrites) -> Result<WrittenUnits, ClientError> {

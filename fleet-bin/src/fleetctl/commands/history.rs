@@ -71,8 +71,8 @@ impl Row {
     }
 }
 
-/// Runs `rollback`: applies an earlier file of a unit, and keeps its desired state. The instances of
-/// a template get its file too.
+/// Runs `rollback`: applies an earlier file of a unit, and keeps its desired state. The instances
+/// of a template get its file too.
 pub(super) async fn rollback(context: &mut Context, args: RollbackArgs) -> Result<Exit, CliError> {
     let name = unit_arg(&args.unit)?.name;
     let known = context.session.known_unit(&name).await?;

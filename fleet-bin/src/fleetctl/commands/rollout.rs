@@ -23,6 +23,9 @@ use crate::ui::table::{cell, layout};
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// Time for which the daemon may be unavailable while a command waits for a rollout.
+const OUTAGE: Duration = Duration::from_secs(30);
+
 impl Record for RolloutEntity {
     fn name(&self) -> &'static str {
         "rollout"
@@ -135,10 +138,19 @@ pub(super) async fn follow(
         WaitTimeout::For(limit) => Some(context.clock.now().after(limit)),
         WaitTimeout::Unlimited => None,
     };
-    let mut last = String::new();
+    let (mut last, mut answered) = (String::new(), context.clock.now());
     let rollout = loop {
-        let rollout = context.session.rollout(id).await?;
+        let rollout = context.session.rollout(id).await;
         let now = context.clock.now();
+        let rollout = match rollout {
+            // The daemon may be restarting.
+            Err(_) if now.since(answered) < OUTAGE => {
+                context.clock.sleep_until(now.after(PAUSE)).await;
+                continue;
+            }
+            rollout => rollout.map_err(|error| error.help(continues.clone()))?,
+        };
+        answered = now;
         let line = summary(&rollout);
         if rollout.has_ended {
             break rollout;

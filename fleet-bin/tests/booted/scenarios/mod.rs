@@ -7,6 +7,7 @@ mod failures;
 mod journals;
 mod machines;
 mod outages;
+mod rollouts;
 mod rules;
 mod types;
 mod units;

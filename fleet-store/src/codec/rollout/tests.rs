@@ -1,3 +1,5 @@
+//! Encodings of rollouts and their files read back.
+
 use super::*;
 use fleet_core::TargetState;
 
