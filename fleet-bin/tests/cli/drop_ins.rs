@@ -162,6 +162,7 @@ async fn problems_are_reported_in_their_drop_in() {
     let shown = |run: Fleetctl| {
         run.to_string()
             .replace("Global, only", "Global,\nonly")
+            .replace("StartAfter and", "StartAfter\nand")
             .replace(": \"bin", ":\n\"bin")
             .replace("read: ", "read:\n")
     };
@@ -178,7 +179,8 @@ async fn problems_are_reported_in_their_drop_in() {
     ---
     web.service:4:8: Global cannot be used together with MachineOf (web.service.d/b.conf:3)
     help: remove one of them: with Global,
-    only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition, StartAfter and health checks apply
+    only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition, StartAfter
+    and health checks apply
     web.service.d/b.conf:1:1: option before the first section in "Nice=1" [U0006]
     help: put a section header such as [Unit] above the option
     web.service.d/b.conf:4:1: [X-Fleet] has no option "Globl"
@@ -192,7 +194,8 @@ async fn problems_are_reported_in_their_drop_in() {
     help: add ExecStart= to [Service]
     web.service:4:8: Global cannot be used together with MachineOf (web.service.d/b.conf:3)
     help: remove one of them: with Global,
-    only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition, StartAfter and health checks apply
+    only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition, StartAfter
+    and health checks apply
     web.service.d/a.conf:3:11: ExecStart:
     "bin/web" is neither an absolute path nor a plain name [U0301]
     help: write an absolute path
@@ -208,7 +211,8 @@ async fn problems_are_reported_in_their_drop_in() {
     exit 1
     web.service:4:8: Global cannot be used together with MachineOf (web.service.d/b.conf:3)
     help: remove one of them: with Global,
-    only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition, StartAfter and health checks apply
+    only MachineMetadata, MachineMetadataExpr, Conflicts, OnPartition, StartAfter
+    and health checks apply
     web.service.d/a.conf:3:1: ExecStart= cannot be read:
     program at byte 0 is neither an absolute path nor a name
     help: write an absolute path
