@@ -43,7 +43,8 @@ fn kill_leader(cluster: &Cluster) {
 fn rollout(cluster: &Cluster, number: usize) -> Option<Value> {
     let shown =
         cluster.fleetctl_by("m2", &["rollout", "status", &number.to_string(), "-o", "json"]);
-    serde_json::from_slice(&shown.stdout).ok()
+    let rollouts: Vec<Value> = serde_json::from_slice(&shown.stdout).ok()?;
+    rollouts.into_iter().next()
 }
 
 /// Counts the members in this state.
@@ -86,8 +87,8 @@ fn service_is_updated_without_failed_requests() {
         let rows = cluster.listed("list-units");
         (rows.iter().filter(|row| row["health"] == "healthy").count() == INSTANCES).then_some(())
     });
+    let script = format!("timeout 300 perl /srv/share/web-client.pl {INSTANCES}");
     std::thread::scope(|scope| {
-        let script = format!("perl /srv/share/web-client.pl {INSTANCES}");
         let client = scope.spawn(|| cluster.kit.try_exec(STORE, &script));
         for version in 1..=10 {
             let output = update(&cluster, version);
