@@ -184,7 +184,7 @@ impl Reconciler {
         let mut share = share(&snapshot, &self.machine);
         self.rejoin.update(joined, &snapshot, &known, now);
         share.undecided.extend(self.rejoin.units().iter().cloned());
-        share.undecided.extend(held_updates(&share, &known, &snapshot, &self.machine));
+        hold_updates(&mut share, &known, &snapshot, &self.machine);
         // Their placement is not decided, so they stay as they are.
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);
@@ -258,19 +258,18 @@ impl Reconciler {
     }
 }
 
-/// Returns the global units whose update a rollout holds back on this machine. A unit that is not
-/// loaded is not among them, because its earlier file no longer exists.
-fn held_updates(
-    share: &Share,
-    known: &KnownUnits,
-    snapshot: &Snapshot,
-    machine: &MachineId,
-) -> Vec<UnitName> {
-    let units = share.units.values().map(|(unit, _)| unit);
-    let held = units.filter(|unit| {
-        unit.is_global() && known.contains_key(&unit.name) && snapshot.holds_update(unit, machine)
+/// Makes each global unit undecided whose update a rollout holds back on this machine. A unit that
+/// is not loaded is not among them, because its earlier file no longer exists.
+fn hold_updates(share: &mut Share, known: &KnownUnits, snapshot: &Snapshot, machine: &MachineId) {
+    let Share { units, undecided, .. } = share;
+    units.retain(|name, (unit, _)| {
+        let is_held =
+            unit.is_global() && known.contains_key(name) && snapshot.holds_update(unit, machine);
+        if is_held {
+            undecided.insert(name.clone());
+        }
+        !is_held
     });
-    held.map(|unit| unit.name.clone()).collect()
 }
 
 /// Returns the desired units of one machine.

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::clock::SimClock;
 use crate::spy::Wire;
-use crate::units::{STOP_LIMIT, STOPPED};
+use crate::units::{self, STOP_LIMIT, STOPPED};
 
 /// A call to the service manager, with the state at that time.
 #[derive(Debug, Clone)]
@@ -66,6 +66,8 @@ struct State {
     rate: u32,
     /// The other machines, if units are checked for running twice.
     others: Vec<Arc<FakeManager>>,
+    /// Units whose loaded variant has a behaviour of its own.
+    scripted: BTreeSet<UnitName>,
 }
 
 /// Fault: the store is out of reach.
@@ -88,6 +90,7 @@ impl Host {
             listings: 0,
             rate: 1000,
             others: Vec::new(),
+            scripted: BTreeSet::new(),
         };
         let (fake, state, wire) = (FakeManager::new(), Mutex::new(state), Wire::new(link));
         let notes = Arc::default();
@@ -153,6 +156,19 @@ impl Host {
                 fake.release(&unit);
             };
             self.note_job(tokio::spawn(limit).abort_handle());
+        }
+    }
+
+    /// Makes later starts of a unit behave as the variant that was loaded.
+    fn follow_variant(&self, unit: &UnitName, file: &UnitFile) {
+        let behaviour = units::behaviour(file);
+        let scripted = &mut self.lock().scripted;
+        let was_scripted = match behaviour {
+            Some(_) => !scripted.insert(unit.clone()),
+            None => scripted.remove(unit),
+        };
+        if was_scripted || behaviour.is_some() {
+            self.0.fake.set_behaviour(unit, behaviour.unwrap_or_default());
         }
     }
 
@@ -226,7 +242,7 @@ impl Host {
         self.link().fail_next(0);
         self.link().lose_responses(0);
         self.link().lose_requests(0);
-        for unit in crate::units::all() {
+        for unit in units::all() {
             self.0.fake.release(&unit);
             self.0.fake.clear_failures(&unit);
         }
@@ -312,6 +328,9 @@ impl ServiceManager for Host {
         let job = async move {
             let known = host.known(&unit).await;
             let result = host.0.fake.load(&unit, &file, epoch).await;
+            if result.is_ok() {
+                host.follow_variant(&unit, &file);
+            }
             let call = Call::Load { unit, hash: file.hash(), epoch };
             host.record(call, known, result.is_err()).await;
             result

@@ -1,10 +1,11 @@
 //! Liveness: once all faults have ended, the cluster converges within a fixed time, and stays so
-//! (I-21, I-22, I-23).
+//! (I-21, I-22, I-23), and so do rollouts (I-29).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fleet_core::{SystemdState, TargetState};
+use fleet_core::rollout::{RolloutPhase, RolloutRecord, RolloutRequest};
+use fleet_core::{Snapshot, SystemdState, TargetState};
 use fleet_scheduler::{check, plan, share};
 use fleet_unitfile::UnitName;
 
@@ -19,6 +20,9 @@ const BOUND: Duration = Duration::from_secs(120);
 /// How long it must then stay unchanged.
 const REST: Duration = Duration::from_secs(60);
 
+/// Time that a rollout may need for one batch, besides its strategy.
+const BATCH: Duration = Duration::from_secs(5);
+
 /// Interval of the checks.
 const STEP: Duration = Duration::from_secs(2);
 
@@ -32,12 +36,24 @@ impl Cluster {
         self.rest().await;
     }
 
+    /// Resumes all rollouts, and waits until they have ended.
+    pub(crate) async fn resume_rollouts(&mut self) {
+        let now = self.history.now();
+        for record in now.active_rollouts() {
+            let resumed = self.registry.request_rollout(record.id, RolloutRequest::Resume).await;
+            resumed.expect("all rollouts that have not ended are paused");
+        }
+        self.settle().await;
+        self.rest().await;
+    }
+
     /// Waits until the cluster has converged and stays so.
     pub(crate) async fn rest(&mut self) {
+        let bound = BOUND + self.rollout_bound();
         let (mut waited, mut last) = (Duration::ZERO, None);
         // After this time without a change, all timers have expired.
         let mut calm = Duration::ZERO;
-        while calm <= TTL && waited < BOUND {
+        while calm <= TTL && waited < bound {
             self.wait(STEP).await;
             waited += STEP;
             let now = Some((self.calls(), self.history.revision()));
@@ -46,10 +62,23 @@ impl Cluster {
             last = now;
         }
         let differences = self.differences();
-        assert!(differences.is_empty(), "after {BOUND:?}:\n{}", differences.join("\n"));
+        assert!(differences.is_empty(), "after {bound:?}:\n{}", differences.join("\n"));
         self.wait(REST).await;
         let after = Some((self.calls(), self.history.revision()));
         assert_eq!(after, last, "a cluster at rest makes no calls and writes nothing");
+    }
+
+    /// Returns the time in which all rollouts that are not paused end.
+    fn rollout_bound(&self) -> Duration {
+        let now = self.history.now();
+        let bound = |record: &RolloutRecord| {
+            let strategy = record.rollout.strategy;
+            // One more for the wait for enough healthy members, and twice for a rollback.
+            let batches = 2 * (record.rollout.members.len() + 1);
+            let batches = u32::try_from(batches).expect("there are few members");
+            batches * (strategy.settle + strategy.deadline + BATCH)
+        };
+        running(&now).map(bound).sum()
     }
 
     /// Returns all deviations of the cluster from its desired state.
@@ -59,6 +88,9 @@ impl Cluster {
         if self.leader().is_none() {
             found.push("no engine leads".to_owned());
         }
+        found.extend(running(&now).map(|record| {
+            format!("I-29: rollout {} is {}: {record:?}", record.id, record.rollout.phase)
+        }));
         let plan = plan(&now);
         found.extend(plan.steps.iter().map(|step| format!("I-21: still to do: {step}")));
         let drained = drained(&now);
@@ -90,8 +122,17 @@ impl Cluster {
         if now.machine(id.as_str()).is_none() {
             return vec![format!("{id} is not present")];
         }
-        let share = share(&now, id);
+        let mut share = share(&now, id);
         let mut units = host.units();
+        // A rollout may keep the former version of a global unit here.
+        share.units.retain(|name, (unit, _)| {
+            let is_held = unit.is_global() && now.holds_update(unit, id);
+            let is_loaded = units.iter().any(|unit| unit.unit == *name);
+            if is_held && is_loaded {
+                share.undecided.insert(name.clone());
+            }
+            !is_held || !is_loaded
+        });
         let published: BTreeMap<UnitName, SystemdState> = now
             .states()
             .filter(|state| state.machine == *id)
@@ -127,4 +168,9 @@ impl Cluster {
         found.extend(late.map(|unit| format!("I-21: {} on {id} was not restarted", unit.unit)));
         found
     }
+}
+
+/// Returns the rollouts that have not ended and are not paused.
+fn running(now: &Snapshot) -> impl Iterator<Item = &RolloutRecord> {
+    now.active_rollouts().filter(|record| record.rollout.phase != RolloutPhase::Paused)
 }

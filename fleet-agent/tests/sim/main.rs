@@ -16,6 +16,7 @@ mod overstay;
 mod partitions;
 mod regressions;
 mod rng;
+mod rollouts;
 mod safety;
 mod scenarios;
 mod spy;

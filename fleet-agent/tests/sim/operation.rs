@@ -10,6 +10,7 @@ use fleet_unitfile::UnitName;
 
 use crate::cluster::Cluster;
 use crate::rng::Rng;
+use crate::rollouts::RolloutOperation;
 use crate::units::{self, Workload};
 
 /// One operation. `Display` gives one line.
@@ -23,6 +24,7 @@ pub(crate) enum Operation {
     OnMachine { machine: usize, what: OnMachine },
     Intend { machine: usize, intent: Option<Intent> },
     Rebalance { limits: Option<RebalanceLimits> },
+    Rollout(RolloutOperation),
     StoreAway(bool),
     Wait(Duration),
 }
@@ -59,7 +61,7 @@ pub(crate) enum OnUnit {
 impl Operation {
     /// Draws an operation.
     pub(crate) fn draw(rng: &mut Rng, machines: usize, workload: Workload) -> Self {
-        match rng.below(22) {
+        match rng.below(24) {
             0..5 => Self::draw_submit(rng, workload),
             5..8 => {
                 let desired = *rng.pick(&[
@@ -78,6 +80,7 @@ impl Operation {
             10 if rng.below(3) == 0 => Self::StoreAway(rng.below(2) == 0),
             20 => Self::Intend { machine: rng.below(machines), intent: draw_intent(rng) },
             21 => Self::Rebalance { limits: draw_limits(rng) },
+            22 | 23 => Self::Rollout(RolloutOperation::draw(rng)),
             10..17 => Self::OnMachine { machine: rng.below(machines), what: OnMachine::draw(rng) },
             _ => Self::Wait(Duration::from_millis(1 << rng.below(15))),
         }
@@ -119,6 +122,7 @@ impl Operation {
                 accept(registry.request_rebalancing(*limits).await);
             }
             Self::Rebalance { limits: None } => accept(registry.end_rebalancing().await),
+            Self::Rollout(operation) => operation.happen(cluster).await,
             Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
             Self::StoreAway(away) => {
                 cluster.hosts.iter().for_each(|host| host.set_unreachable(*away));

@@ -3,6 +3,7 @@
 //! store's content.
 
 mod calls;
+mod rollouts;
 pub(crate) mod writes;
 
 use fleet_core::Revision;

@@ -8,6 +8,7 @@ mod failures;
 mod fences;
 mod idle_cluster;
 mod machines;
+mod rollouts;
 mod start_order;
 mod stored_state;
 mod stores;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fleet_agent::testing::Behaviour;
 use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -42,14 +43,44 @@ pub(crate) fn all() -> Vec<UnitName> {
     UNITS.iter().map(|(unit, _)| name(unit)).collect()
 }
 
+/// Variant of a unit file whose process exits at once.
+pub(crate) const EXITS: usize = 1001;
+
+/// Variant of a unit file that never becomes active.
+pub(crate) const HANGS: usize = 1002;
+
 /// Creates a unit file with this requirement; variants differ in content.
 pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
     let limit = STOP_LIMIT.as_secs();
     let text = format!(
-        "[Service]\nTimeoutStopSec={limit}\nExecStart=/bin/run {variant}\n\
+        "[Service]\nTimeoutStopSec={limit}\n{EXEC}{variant}\n\
          [X-Fleet]\n{requirement}\n"
     );
     UnitFile::parse(text).expect("the file is well formed")
+}
+
+/// Start of the line that contains the variant.
+const EXEC: &str = "ExecStart=/bin/run ";
+
+/// Returns another variant of a unit file, with the same requirement.
+pub(crate) fn with_variant(file: &UnitFile, variant: usize) -> UnitFile {
+    let text = file.source_str().expect("the files of a simulation are texts");
+    let line = |line: &str| match line.strip_prefix(EXEC) {
+        Some(_) => format!("{EXEC}{variant}\n"),
+        None => format!("{line}\n"),
+    };
+    UnitFile::parse(text.lines().map(line).collect::<String>()).expect("the file is well formed")
+}
+
+/// Returns the behaviour of a variant; `None` if the variant leaves it to the machine.
+pub(crate) fn behaviour(file: &UnitFile) -> Option<Behaviour> {
+    let mut lines = file.source_str()?.lines();
+    let variant = lines.find_map(|line| line.strip_prefix(EXEC)?.parse::<usize>().ok())?;
+    match variant {
+        EXITS => Some(Behaviour::Exits(1)),
+        HANGS => Some(Behaviour::NeverReady),
+        _ => None,
+    }
 }
 
 /// Options from which random requirements are built. `U` stands for the name of a random unit.

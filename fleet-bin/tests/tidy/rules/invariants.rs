@@ -10,9 +10,12 @@ use crate::tree::{file, rust_files};
 /// The documents, with the prefix and number of rows of each of their tables: the cluster, the
 /// init, its event table, edge cases, recovery after a crash; and the defects of fleet v1.
 const DOCUMENTS: [(&str, &[(&str, usize)]); 2] = [
-    ("docs/reference/invariants.md", &[("I-", 26), ("G-", 31), ("T-", 25), ("X-", 29), ("R-", 14)]),
+    ("docs/reference/invariants.md", &[("I-", 29), ("G-", 31), ("T-", 25), ("X-", 29), ("R-", 14)]),
     ("docs/reference/v1-defects.md", &[("D-", 44)]),
 ];
+
+/// Numbers that no row has yet.
+const RESERVED: [&str; 1] = ["I-28"];
 
 const MARK: &str = "// Holds: ";
 
@@ -60,7 +63,8 @@ fn every_mark_names_documented_rows_and_a_test() {
 }
 
 fn ids((prefix, count): (&str, usize)) -> impl Iterator<Item = String> {
-    (1..=count).map(move |number| format!("{prefix}{number}"))
+    let ids = (1..=count).map(move |number| format!("{prefix}{number}"));
+    ids.filter(|id| !RESERVED.contains(&id.as_str()))
 }
 
 /// The ids of a document's rows, in order.
