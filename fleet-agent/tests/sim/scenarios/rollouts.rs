@@ -172,3 +172,21 @@ async fn lost_machine_does_not_block_a_global_rollout() {
     cluster.heal_and_rest().await;
     assert!((0..3).all(|machine| has_variant(&cluster, machine, "h.service", 1)));
 }
+
+/// The leader once removed such a unit before its mirror showed the placement, which remained.
+// Holds: I-7
+#[tokio::test(start_paused = true)]
+async fn removal_of_a_created_unit_leaves_no_placement() {
+    for step in 0..30 {
+        let mut cluster = Cluster::start(2).await;
+        cluster.rest().await;
+        let leader = cluster.leader().expect("an engine leads");
+        cluster.hosts[leader].link().set_delay(Duration::from_millis(500));
+        let id = start(&mut cluster, &[name("a.service")], 0, strategy(1)).await;
+        cluster.wait(Duration::from_millis(100 * step)).await;
+        cluster.registry.request_rollout(id, RolloutRequest::RollBack).await.expect("it runs");
+        end(&mut cluster, id).await;
+        assert!(cluster.history.now().unit("a.service").is_none());
+        cluster.heal_and_rest().await;
+    }
+}
