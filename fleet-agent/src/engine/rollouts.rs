@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleet_core::rollout::{
     Advance, MemberState, RolloutAction, RolloutId, RolloutPhase, RolloutRecord, RolloutTimers,
 };
-use fleet_core::{Snapshot, Timestamp};
+use fleet_core::{Revision, Snapshot, Timestamp};
 use fleet_store::registry::{Leadership, RolloutFiles, RolloutStep};
 use fleet_store::{RegistryError, StoreError};
 
@@ -21,6 +21,9 @@ struct ActiveRollout {
     timers: RolloutTimers,
     /// Unit files of the rollout, once they were needed.
     files: Option<RolloutFiles>,
+    /// Revision of the last step. A snapshot of an earlier revision does not show its results, so
+    /// a decision on that snapshot could begin a second batch.
+    written: Revision,
 }
 
 impl Engine {
@@ -73,6 +76,9 @@ impl Engine {
         let mut failed = None;
         for record in snapshot.active_rollouts() {
             let state = active.0.entry(record.id).or_default();
+            if snapshot.revision < state.written {
+                continue;
+            }
             match self.advance_rollout(leadership, state, record, &snapshot).await {
                 Ok(at) => next = [next, at].into_iter().flatten().min(),
                 Err(error @ (RegistryError::Deposed { .. } | RegistryError::Store(_))) => {
@@ -110,7 +116,7 @@ impl Engine {
         let files = state.files.as_ref();
         let step = RolloutStep { seen, next: &next, actions: &actions, files, snapshot };
         let revision = leadership.advance_rollout(&step, mirror).await?;
-        state.timers = timers;
+        (state.timers, state.written) = (timers, revision);
         let (id, phase) = (seen.id, &next.rollout.phase);
         tracing::info!(rollout = %id, members = actions.len(), %phase, "advancing a rollout");
         self.wait_visible(revision).await;

@@ -197,7 +197,9 @@ impl Leadership {
     ) -> Result<Revision, RegistryError> {
         let registry = self.registry();
         let writes = unit_writes(step)?;
-        let bulk = BulkWrite { seen: step.snapshot, writes, placements: None, any_placement: true };
+        // A unit that is removed must not leave a placement that the mirror does not show yet.
+        let any_placement = false;
+        let bulk = BulkWrite { seen: step.snapshot, writes, placements: None, any_placement };
         let key = registry.key(&Key::Rollout(step.next.id));
         let (seen, next) = (encode_rollout(step.seen), encode_rollout(step.next));
         let when = |value: &Vec<u8>| {

@@ -11,7 +11,7 @@ use fleet_unitfile::UnitName;
 
 use crate::cluster::{Cluster, TTL};
 use crate::host::Host;
-use crate::units::{EXITS, file, name};
+use crate::units::{EXITS, HANGS, file, name};
 
 /// Longest time that a rollout may take here.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -171,4 +171,45 @@ async fn lost_machine_does_not_block_a_global_rollout() {
     assert_eq!((superseded, states[lost]), (1, MemberState::Superseded), "{states:?}");
     cluster.heal_and_rest().await;
     assert!((0..3).all(|machine| has_variant(&cluster, machine, "h.service", 1)));
+}
+
+/// The leader once removed such a unit before its mirror showed the placement, which remained.
+// Holds: I-7
+#[tokio::test(start_paused = true)]
+async fn removal_of_a_created_unit_leaves_no_placement() {
+    for step in 0..30 {
+        let mut cluster = Cluster::start(2).await;
+        cluster.rest().await;
+        let leader = cluster.leader().expect("an engine leads");
+        cluster.hosts[leader].link().set_delay(Duration::from_millis(500));
+        let id = start(&mut cluster, &[name("a.service")], 0, strategy(1)).await;
+        cluster.wait(Duration::from_millis(100 * step)).await;
+        cluster.registry.request_rollout(id, RolloutRequest::RollBack).await.expect("it runs");
+        end(&mut cluster, id).await;
+        assert!(cluster.history.now().unit("a.service").is_none());
+        cluster.heal_and_rest().await;
+    }
+}
+
+/// A leader whose mirror lags behind its own write once updated a second batch.
+// Holds: I-27
+#[tokio::test(start_paused = true)]
+async fn lagging_leader_waits_for_its_own_batch() {
+    let mut cluster = Cluster::start(3).await;
+    let (leader, units) = group(&mut cluster).await;
+    let deadline = Duration::from_secs(30);
+    let min_available = CountOrPercent::Count(3);
+    cluster.hosts[leader].link().set_delay(Duration::from_millis(1500));
+    let strategy = RolloutStrategy { deadline, min_available, ..strategy(1) };
+    let id = start(&mut cluster, &units, HANGS, strategy).await;
+    cluster.wait(Duration::from_secs(1)).await;
+    // An unhealthy member may be updated at any time, but not beside another one.
+    let [machine] = cluster.active_on("w@1.service")[..] else { panic!("it is active once") };
+    cluster.hosts[machine].fake().crash(&units[1]);
+    cluster.wait(Duration::from_secs(15)).await;
+    assert_eq!((count(&cluster, &units, HANGS), cluster.phase(id)), (1, RolloutPhase::Running));
+    cluster.hosts[leader].link().set_delay(Duration::ZERO);
+    end(&mut cluster, id).await;
+    assert_eq!(count(&cluster, &units, HANGS), 0, "{}", cluster.phase(id));
+    cluster.heal_and_rest().await;
 }
