@@ -259,12 +259,14 @@ impl Reconciler {
 }
 
 /// Makes each global unit undecided whose update a rollout holds back on this machine. A unit that
-/// is not loaded is not among them, because its earlier file no longer exists.
+/// is not started is not among them, because its earlier file no longer exists.
 fn hold_updates(share: &mut Share, known: &KnownUnits, snapshot: &Snapshot, machine: &MachineId) {
     let Share { units, undecided, .. } = share;
+    let is_started = |name: &UnitName| {
+        known.get(name).is_some_and(|unit| unit.requested == TargetState::Launched)
+    };
     units.retain(|name, (unit, _)| {
-        let is_held =
-            unit.is_global() && known.contains_key(name) && snapshot.holds_update(unit, machine);
+        let is_held = unit.is_global() && is_started(name) && snapshot.holds_update(unit, machine);
         if is_held {
             undecided.insert(name.clone());
         }

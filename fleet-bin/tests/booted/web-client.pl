@@ -31,7 +31,8 @@ sub healthy {
         next if $?;
         my @all;
         for my $row (split /\n/, $rows) {
-            push @all, [$2, 8080 + $1] if $row =~ m{^web\@(\d)\.service\s+\S*/(\S+)\s+active\s+running\s*$};
+            push @all, [$2, 8080 + $1]
+                if $row =~ m{^web\@(\d)\.service\s+\S*/(\S+)\s+active\s+running \(healthy\)\s*$};
         }
         return @all;
     }

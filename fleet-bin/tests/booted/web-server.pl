@@ -1,7 +1,7 @@
 # An HTTP server: perl web-server.pl PORT VERSION [bad]
 #
-# It answers each request with its version. A bad server fails its health checks. On SIGTERM it
-# answers the waiting requests and ends.
+# It answers each request with its version. A bad server runs, but never listens, so it fails its
+# health checks. On SIGTERM it answers the waiting requests and ends.
 use strict;
 use warnings;
 use IO::Socket::INET;
@@ -9,6 +9,7 @@ use IO::Socket::INET;
 my ($port, $version, $bad) = @ARGV;
 my $stopping = 0;
 $SIG{TERM} = sub { $stopping = 1 };
+sleep if $bad;
 my $server = IO::Socket::INET->new(LocalPort => $port, Listen => 128, ReuseAddr => 1)
     or die "cannot listen on $port: $!";
 while (!$stopping) {
@@ -27,7 +28,6 @@ sub answer {
     while (my $line = <$client>) {
         last if $line =~ /^\r?\n$/;
     }
-    my $status = $bad ? '500 Internal Server Error' : '200 OK';
-    print $client "HTTP/1.0 $status\r\nContent-Type: text/plain\r\n\r\n$version\n";
+    print $client "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n$version\n";
     close $client;
 }

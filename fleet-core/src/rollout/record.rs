@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use fleet_unitfile::UnitName;
 
-use super::{Member, MemberObservation, MemberState, ObservedState, Rollout, UnitTarget};
+use super::{
+    Member, MemberObservation, MemberState, ObservedState, Rollout, RolloutPhase, UnitTarget,
+};
 use crate::health::Health;
 use crate::unit::LoadState;
 use crate::{ActiveState, Epoch, MachineId, Snapshot, TargetState, Unit, UnitState};
@@ -199,11 +201,16 @@ impl Snapshot {
     /// Returns whether a rollout keeps a machine from updating a global unit. The unit's record
     /// then already has a version that the rollout has not released for this machine, or no longer.
     ///
-    /// An ended rollout still has this effect, if it stopped before it had reached all machines.
+    /// A rollout that was stopped or aborted still has this effect, because it has not reached all
+    /// machines. The next write of another version ends it.
     #[must_use]
     pub fn holds_update(&self, unit: &Unit, machine: &MachineId) -> bool {
         let stored = UnitTarget::of(unit);
-        let members = self.rollouts().filter_map(|record| {
+        let holds = |phase: &RolloutPhase| {
+            !matches!(phase, RolloutPhase::Completed | RolloutPhase::RolledBack { .. })
+        };
+        let rollouts = self.rollouts().filter(|record| holds(&record.rollout.phase));
+        let members = rollouts.filter_map(|record| {
             record.global_member(&unit.name, machine).filter(|member| member.is_target(stored))
         });
         let target = members.last().and_then(Member::target_on_machine);

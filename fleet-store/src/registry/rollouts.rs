@@ -86,32 +86,29 @@ impl Registry {
     /// # Errors
     ///
     /// [`StoreError::Invalid`](crate::StoreError::Invalid) when the files of all members do not
-    /// fit into one transaction; [`RegistryError::Conflict`] when other clients store rollouts at
-    /// the same time.
+    /// fit into one transaction; [`RegistryError::Conflict`] when another rollout was stored since
+    /// `seen`. It may have the same members.
     pub async fn create_rollout(
         &self,
         new: NewRollout,
         seen: &Snapshot,
     ) -> Result<(RolloutId, Revision), RegistryError> {
         let last = seen.rollouts().last().map_or(RolloutId(0), |record| record.id);
-        let mut record =
+        let record =
             RolloutRecord { id: last.next(), requested_at: wall_millis(), rollout: new.rollout };
         let files = encode_rollout_files(&new.files);
-        for _ in 0..MAX_ATTEMPTS {
-            let key = self.key(&Key::Rollout(record.id));
-            let mut transaction = Transaction::new()
-                .when(Condition::absent(&key))
-                .put(key, encode_rollout(&record))
-                .put(self.key(&Key::RolloutFiles(record.id)), files.clone());
-            for old in outdated_rollouts(seen) {
-                transaction = transaction.delete(self.key(&Key::Rollout(old)));
-            }
-            if let Commit::Applied(revision) = self.store.commit(transaction).await? {
-                return Ok((record.id, revision));
-            }
-            record.id = record.id.next();
+        let key = self.key(&Key::Rollout(record.id));
+        let mut transaction = Transaction::new()
+            .when(Condition::absent(&key))
+            .put(key, encode_rollout(&record))
+            .put(self.key(&Key::RolloutFiles(record.id)), files);
+        for old in outdated_rollouts(seen) {
+            transaction = transaction.delete(self.key(&Key::Rollout(old)));
         }
-        Err(RegistryError::Conflict)
+        match self.store.commit(transaction).await? {
+            Commit::Applied(revision) => Ok((record.id, revision)),
+            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
     }
 
     /// Applies a request to a rollout, and returns the rollout.

@@ -176,6 +176,11 @@ pub(super) async fn follow(
     let is_complete = rollout.phase == "completed";
     context.output.record(&rollout, &(summary(&rollout) + "\n"))?;
     context.output.finish()?;
+    let superseded = count(&rollout.members, "superseded");
+    if is_complete && superseded > 0 {
+        let text = format!("{superseded} units were changed by another command meanwhile");
+        return Err(CliError::failed(text).help("run the same command again to update them"));
+    }
     if is_complete {
         return Ok(());
     }

@@ -110,6 +110,9 @@ fn service_is_updated_without_failed_requests() {
         let text = output_text(&result);
         print_line(&text);
         assert!(text.contains(" failed=0 "), "{text}");
+        let requests = text.split_once("requests=").and_then(|(_, rest)| rest.split_once(' '));
+        let requests = requests.and_then(|(count, _)| count.parse().ok());
+        assert!(requests.is_some_and(|count: u32| count > 1000), "{text}");
         let (_, versions) = text.split_once("versions=").expect("the client lists versions");
         let mut versions: Vec<&str> = versions.split_whitespace().collect();
         versions.sort_by_key(|version| version.len());

@@ -136,8 +136,13 @@ async fn write_once(
         Ok(revision) => {
             let Some(new) = rollout else { return Ok((revision, None)) };
             let created = api.registry.create_rollout(new, &known).await;
-            let (id, revision) = created.map_err(|error| AttemptError::Final(error.into()))?;
-            return Ok((revision, Some(id.0)));
+            return match created {
+                Ok((id, revision)) => Ok((revision, Some(id.0))),
+                Err(RegistryError::Conflict) => {
+                    Err(AttemptError::Outdated { written: 0, visible: known.revision.next() })
+                }
+                Err(error) => Err(AttemptError::Final(error.into())),
+            };
         }
         Err(error) => error,
     };

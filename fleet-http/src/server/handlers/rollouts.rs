@@ -104,7 +104,7 @@ fn no_rollout(id: &str) -> Failure {
 pub(crate) struct SplitWrites {
     /// `None` if no unit has to be updated step by step.
     pub(crate) rollout: Option<NewRollout>,
-    /// Writes that change no running unit, such as those of new templates.
+    /// Writes to make at once: new templates, changes of desired states and removals.
     pub(crate) others: Vec<UnitWrite>,
 }
 
@@ -122,7 +122,8 @@ pub(crate) fn split(
         let before = known.unit(name.as_str()).map(|unit| &**unit);
         let after = after.unit(name.as_str()).map(|unit| &**unit);
         let Some(unit) = after.filter(|unit| is_rolled(before, unit)) else {
-            if before.is_some() && name.is_template() && matches!(write, UnitWrite::Put(_)) {
+            let keeps_state = before.map(|unit| unit.desired) == after.map(|unit| unit.desired);
+            if before.is_some() && keeps_state && matches!(write, UnitWrite::Put(_)) {
                 templates.push(write);
             } else {
                 others.push(write);
