@@ -28,13 +28,13 @@ fn number(variable: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-// Holds: I-1, I-2, I-3, I-4, I-5, I-7, I-8, I-9, I-10, I-12, I-14, I-18, I-21, I-22, I-23, I-25, I-27, I-29
+// Holds: I-1, I-2, I-3, I-4, I-5, I-7, I-8, I-9, I-10, I-12, I-14, I-18, I-21, I-22, I-23, I-25
 #[test]
 fn invariants_hold_under_random_faults() {
     run_all(RUNS, async |seed, log| drop(story(seed, log).await));
 }
 
-// Holds: I-1, I-2, I-3, I-4, I-5, I-7, I-8, I-9, I-10, I-12, I-14, I-18, I-21, I-22, I-23, I-25, I-27, I-29
+// Holds: I-1, I-2, I-3, I-4, I-5, I-7, I-8, I-9, I-10, I-12, I-14, I-18, I-21, I-22, I-23, I-25
 #[test]
 fn invariants_hold_for_random_requirements() {
     run_all(RANDOM_RUNS, async |seed, log| {
