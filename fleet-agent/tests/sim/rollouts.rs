@@ -187,7 +187,7 @@ fn new_rollout(
 }
 
 /// Default number of seeds.
-const RUNS: u64 = 200;
+const RUNS: u64 = 100;
 
 /// Number of operations before a cluster is healed.
 const LENGTH: usize = 60;
