@@ -87,7 +87,8 @@ impl Executor {
     }
 
     /// Stops waiting for the start or restart of a busy unit, so that the unit is no longer busy.
-    /// The service manager is not notified: the caller has to stop, restart or unload the unit.
+    /// The service manager is not notified: the caller has to stop, restart or unload the unit, or
+    /// leave the start to the service manager.
     ///
     /// Returns `false` and does nothing if the unit is not busy with a start or restart.
     pub(crate) fn abandon_start(&mut self, unit: &UnitName) -> bool {

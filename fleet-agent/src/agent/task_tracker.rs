@@ -179,7 +179,8 @@ impl TaskTracker {
     }
 
     /// Abandons each start and restart that the cluster has overruled by an order to stop, restart
-    /// or unload the unit. So that order takes effect at once, even if the start never ends.
+    /// or unload the unit, or by a newer placement on this machine. So that order takes effect at
+    /// once, even if the start never ends. After a newer placement, the start itself continues.
     ///
     /// A start must be known to the service manager first. Otherwise the service manager could
     /// begin the start after the stop.
@@ -191,7 +192,11 @@ impl TaskTracker {
     ) {
         self.overruled.clear();
         let order = |wanted: Option<&DesiredUnit>| wanted.map(OrderId::of);
-        let ended: BTreeSet<&UnitName> = ending_tasks(tasks).collect();
+        let loaded = tasks.iter().filter_map(|task| match task {
+            Task::Load { unit, .. } => Some(&unit.name),
+            _ => None,
+        });
+        let ended: BTreeSet<&UnitName> = ending_tasks(tasks).chain(loaded).collect();
         for (unit, wanted) in std::mem::take(&mut self.in_progress) {
             let is_overruled = order(desired.get(&unit)) != order(wanted.as_ref());
             let is_requested =

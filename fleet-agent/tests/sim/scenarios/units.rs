@@ -6,7 +6,7 @@ use fleet_agent::ServiceManager as _;
 use fleet_agent::testing::{Behaviour, Call};
 use fleet_core::{Epoch, Intent, TargetState};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TTL};
 use crate::units::{file, name};
 
 /// Returns the calls to a machine's service manager, with one word and one unit per line.
@@ -238,6 +238,28 @@ async fn machine_is_drained_during_a_start() {
     cluster.settle().await;
     assert_eq!(cluster.active_on("a.service"), [1]);
     cluster.rest().await;
+}
+
+/// The machine once kept the older placement until the start ended, and published states for it.
+// Holds: I-26
+#[tokio::test(start_paused = true)]
+async fn newer_placement_is_recorded_during_a_start() {
+    let mut cluster = Cluster::start(2).await;
+    let leader = cluster.leader().expect("an engine leads");
+    let machine = 1 - leader;
+    cluster.hosts[machine].fake().set_behaviour(&name("a.service"), Behaviour::NeverReady);
+    cluster.launch("a.service", &format!("MachineID=m{machine}")).await;
+    cluster.rest().await;
+    let before = cluster.pid(machine, "a.service");
+    cluster.hosts[machine].set_unreachable(true);
+    cluster.wait(TTL * 2).await;
+    assert!(cluster.history.now().placement("a.service").is_none());
+    cluster.hosts[machine].set_unreachable(false);
+    cluster.rest().await;
+    let now = cluster.history.now();
+    let placed = now.placement("a.service").expect("it is placed again");
+    let state = now.state("a.service", placed.machine.as_str()).expect("it is published");
+    assert_eq!((state.epoch, cluster.pid(machine, "a.service")), (placed.epoch, before));
 }
 
 /// An agent wakes for its own units alone, so its cost does not grow with the cluster.
