@@ -102,8 +102,9 @@ impl Engine {
         let EngineConfig { registry, mirror, clock, .. } = &self.config;
         let (mut next, mut timers) = (seen.clone(), state.timers.clone());
         let now = clock.now();
+        let observer = seen.observer(snapshot);
         let Advance { changed, actions, next: at, .. } =
-            next.rollout.advance(&mut timers, now, |member| member.observe(snapshot));
+            next.rollout.advance(&mut timers, now, |member| observer.observe(member));
         if !changed && actions.is_empty() {
             state.timers = timers;
             return Ok(at);

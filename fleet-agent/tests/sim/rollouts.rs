@@ -99,7 +99,6 @@ fn draw_strategy(rng: &mut Rng) -> RolloutStrategy {
         settle: seconds(number(6)),
         deadline: seconds(2 + number(40)),
         on_failure: if number(3) == 0 { OnFailure::Stop } else { OnFailure::Rollback },
-        ..RolloutStrategy::default()
     }
 }
 

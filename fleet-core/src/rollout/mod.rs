@@ -10,6 +10,7 @@ mod strategy;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
 
 use fleet_unitfile::{UnitHash, UnitName};
 
@@ -17,8 +18,8 @@ use crate::{Generation, MachineId, TargetState};
 
 pub use advance::{Advance, MemberObservation, ObservedState, RolloutAction, RolloutTimers};
 pub use phase::{MemberFailure, RollbackCause, RolloutPhase, Shortage, StopCause};
-pub use record::{RolloutId, RolloutIdError, RolloutRecord};
-pub use strategy::{CountOrPercent, CountOrPercentError, OnFailure, RolloutStrategy, UpdateOrder};
+pub use record::{MemberObserver, RolloutId, RolloutIdError, RolloutRecord};
+pub use strategy::{CountOrPercent, CountOrPercentError, OnFailure, RolloutStrategy};
 
 /// A rolling update of a list of units, with its progress.
 ///
@@ -175,9 +176,33 @@ impl MemberState {
         }
     }
 
+    /// All states.
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Updating,
+        Self::Updated,
+        Self::Restoring,
+        Self::Restored,
+        Self::Superseded,
+    ];
+
     /// Returns `true` if the member has the target of the rollout.
     const fn is_changed(self) -> bool {
         matches!(self, Self::Updating | Self::Updated)
+    }
+}
+
+/// Error for a text that is not the name of a member's state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the state of a member")]
+pub struct MemberStateError(String);
+
+impl FromStr for MemberState {
+    type Err = MemberStateError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let state = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        state.ok_or_else(|| MemberStateError(text.to_owned()))
     }
 }
 
@@ -328,7 +353,7 @@ pub enum RolloutError {
     },
     /// A batch would be empty.
     #[error(
-        "at_once is {at_once}, so no member would be updated: write a count of at least 1, or a \
+        "at-once is {at_once}, so no member would be updated: write a count of at least 1, or a \
          percentage such as 25%"
     )]
     NothingAtOnce {
@@ -345,7 +370,7 @@ pub enum RolloutError {
     },
     /// The minimum leaves no member to update.
     #[error(
-        "min_available is {min_available} of {members} members, which leaves none to update: write \
+        "min-available is {min_available} of {members} members, which leaves none to update: write \
          at most {}", highest_minimum(*min_available, *members)
     )]
     NoMemberAdmitted {

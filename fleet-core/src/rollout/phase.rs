@@ -168,7 +168,7 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { healthy, min_available } = self;
         write!(f, "no further member may change, because {healthy} are healthy and ")?;
-        write!(f, "min_available requires {min_available}")
+        write!(f, "min-available requires {min_available}")
     }
 }
 
@@ -197,7 +197,7 @@ impl fmt::Display for StopCause {
             }
             Self::Shortage(shortage) => {
                 write!(f, "{shortage}: repair the others, or start another rollout with a lower ")?;
-                f.write_str("min_available")
+                f.write_str("min-available")
             }
             Self::UnfinishedRollback { cause, shortage } => {
                 write!(f, "{cause}; the rollback is incomplete: {shortage}: repair the others, ")?;

@@ -1,5 +1,6 @@
 //! Rollouts as a part of the cluster, and the observation of their members in a snapshot.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -69,53 +70,80 @@ impl UnitTarget {
 }
 
 impl RolloutRecord {
-    /// Returns whether a member is a global unit, which is updated machine by machine.
+    /// Returns the observer of the members in a snapshot.
     #[must_use]
-    pub fn has_global_members(&self) -> bool {
-        self.rollout.members.iter().any(|member| member.id.machine.is_some())
+    pub fn observer<'a>(&'a self, snapshot: &'a Snapshot) -> MemberObserver<'a> {
+        let mut written = BTreeMap::new();
+        for member in self.rollout.members.iter().filter(|member| member.id.machine.is_some()) {
+            let target = written.entry(&member.id.unit).or_insert(None);
+            *target = later_target(*target, member);
+        }
+        MemberObserver { snapshot, written }
     }
 
-    /// Returns the member of a global unit on a machine.
-    fn global_member(&self, unit: &UnitName, machine: &MachineId) -> Option<&Member> {
-        let is_member =
-            |it: &&Member| it.id.machine.as_ref() == Some(machine) && it.id.unit == *unit;
-        self.rollout.members.iter().find(is_member)
+    /// Returns the member of a global unit on a machine, if the rollout has last written the unit
+    /// with the target `stored`.
+    fn member_with(
+        &self,
+        unit: &UnitName,
+        machine: &MachineId,
+        stored: UnitTarget,
+    ) -> Option<&Member> {
+        let is_of_unit = |member: &&Member| member.id.machine.is_some() && member.id.unit == *unit;
+        let members = || self.rollout.members.iter().filter(is_of_unit);
+        let written = members().fold(None, later_target);
+        let mut members = members().filter(|member| member.id.machine.as_ref() == Some(machine));
+        members.next().filter(|_| written == Some(stored))
+    }
+}
+
+/// Returns the target that a rollout has written for a global unit, as far as it follows from one
+/// more member. `target` follows from the others. A rollback comes after all updates.
+fn later_target(target: Option<UnitTarget>, member: &Member) -> Option<UnitTarget> {
+    match member.state {
+        MemberState::Restoring | MemberState::Restored => member.from,
+        MemberState::Updating | MemberState::Updated => target.or(Some(member.to)),
+        MemberState::Pending | MemberState::Superseded => target,
+    }
+}
+
+/// Observes the members of a rollout in a snapshot, for [`Rollout::advance`].
+#[derive(Debug)]
+pub struct MemberObserver<'a> {
+    snapshot: &'a Snapshot,
+    /// Target that the rollout has written for each global unit; `None` before its first write.
+    written: BTreeMap<&'a UnitName, Option<UnitTarget>>,
+}
+
+impl MemberObserver<'_> {
+    /// Returns the observation of a member.
+    ///
+    /// A global unit has one record for all machines. The target on one machine therefore follows
+    /// from the state of the member, as long as the record is as the rollout has left it. If
+    /// another writer has changed the record, no member of the unit has a target. A machine that is
+    /// absent, or that the unit no longer accepts, has none either.
+    #[must_use]
+    pub fn observe(&self, member: &Member) -> MemberObservation {
+        let unit = self.snapshot.unit(member.id.unit.as_str());
+        let current = unit.and_then(|unit| self.current_target(member, unit));
+        let state = current.map(|current| member.observed_state(&current, self.snapshot));
+        MemberObservation { current, state: state.unwrap_or(ObservedState::NotYet) }
+    }
+
+    fn current_target(&self, member: &Member, unit: &Unit) -> Option<UnitTarget> {
+        let stored = UnitTarget::of(unit);
+        let Some(machine) = &member.id.machine else { return Some(stored) };
+        let machine = self.snapshot.machine(machine.as_str())?;
+        let written = self.written.get(&member.id.unit).copied().flatten().or(member.from);
+        let is_decided = unit.is_global() && written == Some(stored);
+        if !is_decided || !unit.requirements.admits(machine) {
+            return None;
+        }
+        member.target_on_machine()
     }
 }
 
 impl Member {
-    /// Returns the observation of this member in a snapshot, for
-    /// [`Rollout::advance`](super::Rollout::advance).
-    ///
-    /// A global unit has one record for all machines. The target on one machine therefore follows
-    /// from the state of this member, as long as the record has one of the member's two targets.
-    /// A machine that is absent, or that the unit no longer accepts, has no target.
-    #[must_use]
-    pub fn observe(&self, snapshot: &Snapshot) -> MemberObservation {
-        let unit = snapshot.unit(self.id.unit.as_str());
-        let current = unit.and_then(|unit| self.current_target(unit, snapshot));
-        let state = current.map(|current| self.observed_state(&current, snapshot));
-        MemberObservation { current, state: state.unwrap_or(ObservedState::NotYet) }
-    }
-
-    fn current_target(&self, unit: &Unit, snapshot: &Snapshot) -> Option<UnitTarget> {
-        let stored = UnitTarget::of(unit);
-        let Some(machine) = &self.id.machine else { return Some(stored) };
-        if !unit.is_global() {
-            return None;
-        }
-        let machine = snapshot.machine(machine.as_str())?;
-        if !unit.requirements.admits(machine) {
-            return None;
-        }
-        Some(self.target_on_machine().filter(|_| self.is_target(stored)).unwrap_or(stored))
-    }
-
-    /// Returns whether a target is one of the two of this member.
-    fn is_target(&self, target: UnitTarget) -> bool {
-        self.from == Some(target) || self.to == target
-    }
-
     /// Returns the target of a global unit on its machine; `None` if the rollout does not decide
     /// it.
     fn target_on_machine(&self) -> Option<UnitTarget> {
@@ -202,17 +230,15 @@ impl Snapshot {
     /// then already has a version that the rollout has not released for this machine, or no longer.
     ///
     /// A rollout that was stopped or aborted still has this effect, because it has not reached all
-    /// machines. The next write of another version ends it.
+    /// machines. The next change of the unit by another writer ends it.
     #[must_use]
     pub fn holds_update(&self, unit: &Unit, machine: &MachineId) -> bool {
         let stored = UnitTarget::of(unit);
-        let holds = |phase: &RolloutPhase| {
+        let has_effect = |phase: &RolloutPhase| {
             !matches!(phase, RolloutPhase::Completed | RolloutPhase::RolledBack { .. })
         };
-        let rollouts = self.rollouts().filter(|record| holds(&record.rollout.phase));
-        let members = rollouts.filter_map(|record| {
-            record.global_member(&unit.name, machine).filter(|member| member.is_target(stored))
-        });
+        let rollouts = self.rollouts().filter(|record| has_effect(&record.rollout.phase));
+        let members = rollouts.filter_map(|record| record.member_with(&unit.name, machine, stored));
         let target = members.last().and_then(Member::target_on_machine);
         target.is_some_and(|target| target != stored)
     }

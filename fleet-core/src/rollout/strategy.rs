@@ -77,19 +77,6 @@ pub enum OnFailure {
     Stop,
 }
 
-/// The order in which one member changes from its former to its new version.
-///
-/// The rollout itself only stores the order; the program that applies its actions follows it. A
-/// member counts as unavailable during its update in both orders.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum UpdateOrder {
-    /// The former version stops before the new one starts.
-    #[default]
-    StopFirst,
-    /// The new version starts before the former one stops.
-    StartFirst,
-}
-
 /// The strategy of a rollout.
 ///
 /// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
@@ -108,8 +95,6 @@ pub struct RolloutStrategy {
     pub deadline: Duration,
     /// Reaction to a member that fails.
     pub on_failure: OnFailure,
-    /// The order in which one member changes its version.
-    pub order: UpdateOrder,
 }
 
 impl Default for RolloutStrategy {
@@ -122,7 +107,6 @@ impl Default for RolloutStrategy {
             settle: Duration::from_secs(5),
             deadline: Duration::from_secs(300),
             on_failure: OnFailure::default(),
-            order: UpdateOrder::default(),
         }
     }
 }
@@ -136,7 +120,7 @@ impl RolloutStrategy {
     /// Returns [`RolloutError`] if a percentage is above 100, or if the strategy would never update
     /// a member.
     pub fn check(&self, members: usize, existing: usize) -> Result<(), RolloutError> {
-        let shares = [("at_once", self.at_once), ("min_available", self.min_available)];
+        let shares = [("at-once", self.at_once), ("min-available", self.min_available)];
         for (setting, share) in shares {
             if let CountOrPercent::Percent(percent @ 101..) = share {
                 return Err(RolloutError::PercentTooHigh { setting, percent });

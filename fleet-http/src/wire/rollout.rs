@@ -3,7 +3,7 @@
 use fleet_core::Snapshot;
 use fleet_core::rollout::{
     CountOrPercent, CountOrPercentError, MemberObservation, ObservedState, OnFailure, RolloutId,
-    RolloutRecord, RolloutRequest, RolloutStrategy, UpdateOrder,
+    RolloutRecord, RolloutRequest, RolloutStrategy,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -63,7 +63,6 @@ impl RolloutOptions {
                 Some("stop") => OnFailure::Stop,
                 Some(other) => return Err(RolloutOptionsError::OnFailure(other.to_owned())),
             },
-            order: UpdateOrder::StopFirst,
         })
     }
 }
@@ -169,13 +168,13 @@ impl RolloutEntity {
     pub(crate) fn of(record: &RolloutRecord, snapshot: &Snapshot) -> Self {
         let RolloutRecord { id, requested_at, rollout } = record;
         let strategy = &rollout.strategy;
-        let has_ended = rollout.phase.has_ended();
+        let (has_ended, observer) = (rollout.phase.has_ended(), record.observer(snapshot));
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let members = rollout.members.iter().map(|member| RolloutMember {
             from_hash: member.from.map(|from| from.hash.to_string()),
             health: match has_ended {
                 true => String::new(),
-                false => health(&member.observe(snapshot)).to_owned(),
+                false => health(&observer.observe(member)).to_owned(),
             },
             machine_id: member.id.machine.as_ref().map(ToString::to_string).unwrap_or_default(),
             state: member.state.as_str().to_owned(),

@@ -7,15 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fleet_core::Generation;
 use fleet_core::rollout::{
-    CountOrPercent, Member, MemberFailure, MemberId, MemberState, OnFailure, RollbackCause,
-    Rollout, RolloutId, RolloutPhase, RolloutRecord, RolloutStrategy, Shortage, StopCause,
-    UnitTarget, UpdateOrder,
+    CountOrPercent, Member, MemberFailure, MemberId, OnFailure, RollbackCause, Rollout, RolloutId,
+    RolloutPhase, RolloutRecord, RolloutStrategy, Shortage, StopCause, UnitTarget,
 };
 use fleet_unitfile::UnitFile;
 use serde::{Deserialize, Serialize};
 
 use super::{CodecError, FORMAT, decode, encode, parse, wire};
-use crate::registry::{MemberFiles, RolloutFiles, TemplateFiles};
+use crate::registry::{DeferredFile, MemberFiles, RolloutFiles};
 
 #[derive(Serialize, Deserialize)]
 struct WireRollout {
@@ -34,7 +33,6 @@ struct WireStrategy {
     settle_ms: u64,
     deadline_ms: u64,
     on_failure: WireOnFailure,
-    order: WireOrder,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,13 +43,6 @@ enum WireOnFailure {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WireOrder {
-    StopFirst,
-    StartFirst,
-}
-
-#[derive(Serialize, Deserialize)]
 struct WireMember {
     unit: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +50,7 @@ struct WireMember {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     from: Option<WireTarget>,
     to: WireTarget,
-    state: WireMemberState,
+    state: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,17 +58,6 @@ struct WireTarget {
     hash: String,
     desired: String,
     generation: u64,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WireMemberState {
-    Pending,
-    Updating,
-    Updated,
-    Restoring,
-    Restored,
-    Superseded,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -136,9 +116,9 @@ struct WireFiles {
     files: Vec<WireFile>,
     /// Indexes of the files of each member before and after the update.
     members: Vec<(Option<usize>, usize)>,
-    /// Templates, with the indexes of their files before and after.
+    /// Units whose files are replaced at the end, with the indexes of both files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    templates: Vec<(String, usize, usize)>,
+    deferred: Vec<(String, usize, usize)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -183,10 +163,10 @@ pub(crate) fn encode_rollout_files(rollout: &RolloutFiles) -> Vec<u8> {
     };
     let members = rollout.members.iter();
     let members = members.map(|it| (it.from.as_ref().map(&mut index), index(&it.to))).collect();
-    let templates = rollout.templates.iter();
-    let templates =
-        templates.map(|it| (it.name.to_string(), index(&it.from), index(&it.to))).collect();
-    encode(&WireFiles { v: FORMAT, files, members, templates })
+    let deferred = rollout.deferred.iter();
+    let deferred =
+        deferred.map(|it| (it.name.to_string(), index(&it.from), index(&it.to))).collect();
+    encode(&WireFiles { v: FORMAT, files, members, deferred })
 }
 
 pub(crate) fn decode_rollout_files(bytes: &[u8]) -> Result<RolloutFiles, CodecError> {
@@ -206,13 +186,13 @@ pub(crate) fn decode_rollout_files(bytes: &[u8]) -> Result<RolloutFiles, CodecEr
     let member = |(from, to): (Option<usize>, usize)| {
         Ok(MemberFiles { from: from.map(find).transpose()?, to: find(to)? })
     };
-    let template = |(name, from, to): (String, usize, usize)| {
+    let deferred = |(name, from, to): (String, usize, usize)| {
         let name = parse(&name, "a unit name")?;
-        Ok(TemplateFiles { name, from: find(from)?, to: find(to)? })
+        Ok(DeferredFile { name, from: find(from)?, to: find(to)? })
     };
     Ok(RolloutFiles {
         members: wire.members.into_iter().map(member).collect::<Result<_, CodecError>>()?,
-        templates: wire.templates.into_iter().map(template).collect::<Result<_, CodecError>>()?,
+        deferred: wire.deferred.into_iter().map(deferred).collect::<Result<_, CodecError>>()?,
     })
 }
 
@@ -226,10 +206,6 @@ impl From<&RolloutStrategy> for WireStrategy {
             on_failure: match strategy.on_failure {
                 OnFailure::Rollback => WireOnFailure::Rollback,
                 OnFailure::Stop => WireOnFailure::Stop,
-            },
-            order: match strategy.order {
-                UpdateOrder::StopFirst => WireOrder::StopFirst,
-                UpdateOrder::StartFirst => WireOrder::StartFirst,
             },
         }
     }
@@ -247,30 +223,18 @@ impl WireStrategy {
                 WireOnFailure::Rollback => OnFailure::Rollback,
                 WireOnFailure::Stop => OnFailure::Stop,
             },
-            order: match self.order {
-                WireOrder::StopFirst => UpdateOrder::StopFirst,
-                WireOrder::StartFirst => UpdateOrder::StartFirst,
-            },
         })
     }
 }
 
 impl From<&Member> for WireMember {
     fn from(member: &Member) -> Self {
-        use MemberState::{Pending, Restored, Restoring, Superseded, Updated, Updating};
         Self {
             unit: member.id.unit.to_string(),
             machine: member.id.machine.as_ref().map(ToString::to_string),
             from: member.from.as_ref().map(WireTarget::from),
             to: (&member.to).into(),
-            state: match member.state {
-                Pending => WireMemberState::Pending,
-                Updating => WireMemberState::Updating,
-                Updated => WireMemberState::Updated,
-                Restoring => WireMemberState::Restoring,
-                Restored => WireMemberState::Restored,
-                Superseded => WireMemberState::Superseded,
-            },
+            state: member.state.as_str().to_owned(),
         }
     }
 }
@@ -281,14 +245,7 @@ impl WireMember {
             id: member_id(&self.unit, self.machine.as_deref())?,
             from: self.from.map(WireTarget::read).transpose()?,
             to: self.to.read()?,
-            state: match self.state {
-                WireMemberState::Pending => MemberState::Pending,
-                WireMemberState::Updating => MemberState::Updating,
-                WireMemberState::Updated => MemberState::Updated,
-                WireMemberState::Restoring => MemberState::Restoring,
-                WireMemberState::Restored => MemberState::Restored,
-                WireMemberState::Superseded => MemberState::Superseded,
-            },
+            state: parse(&self.state, "the state of a member")?,
         })
     }
 }

@@ -1,12 +1,13 @@
 //! Writes of several units in one step.
 
+use fleet_core::rollout::RolloutId;
 use fleet_core::{Generation, Revision, Snapshot, TargetState};
 use fleet_unitfile::UnitName;
 
 use super::units::restarted;
 use super::{Registry, RegistryError};
 use crate::codec::{UnitRecord, encode_unit};
-use crate::registry::{ContentId, Key, NewUnit};
+use crate::registry::{ContentId, Key, NewRollout, NewUnit};
 use crate::{Commit, Condition, Entry, Mirror, Transaction, Write};
 
 /// Writes of several units, relative to a snapshot: each unit must still be as the snapshot shows
@@ -20,6 +21,8 @@ pub struct BulkWrite<'a> {
     pub seen: &'a Snapshot,
     /// Writes, at most one for each unit.
     pub writes: Vec<UnitWrite>,
+    /// Rollout to store in the first step, whose members are not written here.
+    pub rollout: Option<NewRollout>,
     /// Condition that no leader has written placements since the snapshot, if that is required.
     pub placements: Option<PlacementsUnchanged>,
     /// Whether to destroy units even if the mirror may not know their latest placements. The engine
@@ -82,22 +85,28 @@ impl BulkWrite<'_> {
 }
 
 impl Registry {
-    /// Writes units and returns the revision of the last step.
+    /// Writes units, and stores the rollout, if there is one. Returns the revision of the last step
+    /// and the number of the rollout.
     ///
     /// # Errors
     ///
     /// [`BulkError`] with the number of writes that were made before, in earlier steps. Its cause
     /// is [`RegistryError::Changed`] or [`RegistryError::NotFound`] when a unit is not as in the
-    /// snapshot, and [`RegistryError::Conflict`] when the placements are not.
+    /// snapshot, and [`RegistryError::Conflict`] when the placements or the rollouts are not.
     pub async fn write_units(
         &self,
         bulk: &BulkWrite<'_>,
         mirror: &Mirror,
-    ) -> Result<Revision, BulkError> {
+    ) -> Result<(Revision, Option<RolloutId>), BulkError> {
         let mut first = Transaction::new();
         // The first step may make the leader place units, so only this one has the condition.
         if let Some(PlacementsUnchanged(last)) = bulk.placements {
             first = first.when(self.placements_unchanged_since(last));
+        }
+        let mut rollout = None;
+        if let Some(new) = &bulk.rollout {
+            let (id, stored) = self.rollout_transaction(new, bulk.seen);
+            (rollout, first) = (Some(id), first.and(stored));
         }
         let steps = self.bulk_steps(bulk, mirror, first, &Transaction::new()).await;
         let steps = steps.map_err(|error| BulkError { error, written: 0 })?;
@@ -111,7 +120,7 @@ impl Registry {
             }
             written += count;
         }
-        Ok(revision)
+        Ok((revision, rollout))
     }
 
     /// Packs the writes into as few transactions as possible. The first one begins with `first`,

@@ -47,7 +47,7 @@ pub use leadership::{
 };
 pub use presence::{MachineRecord, Presence};
 pub use revisions::UnitRevision;
-pub use rollouts::{MemberFiles, NewRollout, RolloutFiles, RolloutStep, TemplateFiles};
+pub use rollouts::{DeferredFile, MemberFiles, NewRollout, RolloutFiles, RolloutStep};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Change of a machine's metadata.

@@ -26,12 +26,13 @@ pub struct MemberFiles {
     pub to: UnitFile,
 }
 
-/// Unit files of a template that is replaced when the rollout of its instances completes.
+/// File of a unit that does not run, such as a template, which is replaced when the rollout
+/// completes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateFiles {
-    /// The template.
+pub struct DeferredFile {
+    /// The unit.
     pub name: UnitName,
-    /// The file before the rollout. If the template has another one by then, it is kept.
+    /// The file before the rollout. If the unit has another one by then, it is kept.
     pub from: UnitFile,
     /// The file of the rollout.
     pub to: UnitFile,
@@ -42,8 +43,8 @@ pub struct TemplateFiles {
 pub struct RolloutFiles {
     /// The files of each member, in the order of the members.
     pub members: Vec<MemberFiles>,
-    /// Templates to replace at the end.
-    pub templates: Vec<TemplateFiles>,
+    /// Files to replace at the end.
+    pub deferred: Vec<DeferredFile>,
 }
 
 /// A rollout to store.
@@ -93,9 +94,22 @@ impl Registry {
         new: NewRollout,
         seen: &Snapshot,
     ) -> Result<(RolloutId, Revision), RegistryError> {
+        let (id, transaction) = self.rollout_transaction(&new, seen);
+        match self.store.commit(transaction).await? {
+            Commit::Applied(revision) => Ok((id, revision)),
+            Commit::Refused { .. } => Err(RegistryError::Conflict),
+        }
+    }
+
+    /// Returns the number of a new rollout, and the transaction that stores it.
+    pub(super) fn rollout_transaction(
+        &self,
+        new: &NewRollout,
+        seen: &Snapshot,
+    ) -> (RolloutId, Transaction) {
+        let rollout = new.rollout.clone();
         let last = seen.rollouts().last().map_or(RolloutId(0), |record| record.id);
-        let record =
-            RolloutRecord { id: last.next(), requested_at: wall_millis(), rollout: new.rollout };
+        let record = RolloutRecord { id: last.next(), requested_at: wall_millis(), rollout };
         let files = encode_rollout_files(&new.files);
         let key = self.key(&Key::Rollout(record.id));
         let mut transaction = Transaction::new()
@@ -105,10 +119,7 @@ impl Registry {
         for old in outdated_rollouts(seen) {
             transaction = transaction.delete(self.key(&Key::Rollout(old)));
         }
-        match self.store.commit(transaction).await? {
-            Commit::Applied(revision) => Ok((record.id, revision)),
-            Commit::Refused { .. } => Err(RegistryError::Conflict),
-        }
+        (record.id, transaction)
     }
 
     /// Applies a request to a rollout, and returns the rollout.
@@ -178,15 +189,16 @@ fn outdated_rollouts(snapshot: &Snapshot) -> Vec<RolloutId> {
 
 impl Leadership {
     /// Writes the progress of a rollout together with its actions. Returns the revision of the last
-    /// step.
+    /// step that was applied. A later step may be refused, because a unit has changed.
     ///
     /// Each step requires that this leadership lasts, that the rollout is as the decision saw it,
     /// and that each unit is as in the snapshot.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when
-    /// the rollout or a unit has changed. Earlier steps may be applied.
+    /// [`RegistryError::Deposed`] when the leadership has ended, perhaps after some steps;
+    /// [`RegistryError::Conflict`] when no step was applied, because the rollout or a unit has
+    /// changed.
     pub async fn advance_rollout(
         &self,
         step: &RolloutStep<'_>,
@@ -196,7 +208,8 @@ impl Leadership {
         let writes = unit_writes(step)?;
         // A unit that is removed must not leave a placement that the mirror does not show yet.
         let any_placement = false;
-        let bulk = BulkWrite { seen: step.snapshot, writes, placements: None, any_placement };
+        let seen = step.snapshot;
+        let bulk = BulkWrite { seen, writes, rollout: None, placements: None, any_placement };
         let key = registry.key(&Key::Rollout(step.next.id));
         let (seen, next) = (encode_rollout(step.seen), encode_rollout(step.next));
         let when = |value: &Vec<u8>| {
@@ -210,29 +223,29 @@ impl Leadership {
         if step.next.rollout.phase.has_ended() {
             first = first.delete(registry.key(&Key::RolloutFiles(step.next.id)));
         }
-        let mut revision = step.snapshot.revision;
+        let mut written = None;
         for BulkStep { transaction, .. } in
             registry.bulk_steps(&bulk, mirror, first, &when(&next)).await?
         {
-            revision = match registry.store.commit(transaction).await? {
-                Commit::Applied(revision) => revision,
+            match registry.store.commit(transaction).await? {
+                Commit::Applied(revision) => written = Some(revision),
                 Commit::Refused { condition: LEADER_CONDITION, .. } => {
                     return Err(RegistryError::Deposed { term: self.term() });
                 }
-                Commit::Refused { .. } => return Err(RegistryError::Conflict),
-            };
+                // The next decision returns the actions again that are left.
+                Commit::Refused { .. } => break,
+            }
         }
-        Ok(revision)
+        written.ok_or(RegistryError::Conflict)
     }
 }
 
-/// Returns the writes of the units. A global unit is written once for all its members. The rollout
-/// replaces templates when it completes.
+/// Returns the writes of the units. A global unit is written once for all its members.
 fn unit_writes(step: &RolloutStep<'_>) -> Result<Vec<UnitWrite>, RegistryError> {
     let (mut writes, mut global) = (Vec::new(), BTreeSet::new());
     if step.next.rollout.phase == RolloutPhase::Completed {
-        let templates = step.files.into_iter().flat_map(|files| &files.templates);
-        writes.extend(templates.filter_map(|template| template_write(template, step.snapshot)));
+        let deferred = step.files.into_iter().flat_map(|files| &files.deferred);
+        writes.extend(deferred.filter_map(|file| deferred_write(file, step.snapshot)));
     }
     for action in step.actions {
         let index = action.member();
@@ -265,9 +278,9 @@ fn unit_writes(step: &RolloutStep<'_>) -> Result<Vec<UnitWrite>, RegistryError> 
     Ok(writes)
 }
 
-/// Returns the write of a template, unless it has changed since the rollout was requested.
-fn template_write(template: &TemplateFiles, snapshot: &Snapshot) -> Option<UnitWrite> {
-    let TemplateFiles { name, from, to } = template;
+/// Returns the write of a unit, unless its file has changed since the rollout was requested.
+fn deferred_write(deferred: &DeferredFile, snapshot: &Snapshot) -> Option<UnitWrite> {
+    let DeferredFile { name, from, to } = deferred;
     let current = snapshot.unit(name.as_str()).filter(|unit| unit.file == *from)?;
     let (name, file, desired) = (name.clone(), to.clone(), current.desired);
     Some(UnitWrite::Put(NewUnit { name, file, desired }))

@@ -6,8 +6,8 @@ use fleet_core::rollout::{
 };
 use fleet_core::{Generation, Revision, Snapshot, TargetState};
 use fleet_store::registry::{
-    ExpectUnit, Leadership, MemberFiles, NewRollout, NewUnit, RolloutFiles, RolloutStep,
-    TemplateFiles,
+    DeferredFile, ExpectUnit, Leadership, MemberFiles, NewRollout, NewUnit, RolloutFiles,
+    RolloutStep,
 };
 use fleet_store::{Mirror, Registry, RegistryError};
 use fleet_unitfile::UnitFile;
@@ -28,8 +28,8 @@ fn new_rollout(units: &[&str]) -> NewRollout {
     let member = |unit: &&str| Member::new(MemberId::from(name(unit)), Some(target(1)), target(2));
     let rollout = Rollout::new(units.iter().map(member).collect(), RolloutStrategy::default());
     let files = MemberFiles { from: Some(file(1)), to: file(2) };
-    let templates = vec![TemplateFiles { name: name("web@.service"), from: file(1), to: file(2) }];
-    let files = RolloutFiles { members: vec![files; units.len()], templates };
+    let deferred = vec![DeferredFile { name: name("web@.service"), from: file(1), to: file(2) }];
+    let files = RolloutFiles { members: vec![files; units.len()], deferred };
     NewRollout { rollout: rollout.unwrap(), files }
 }
 

@@ -164,7 +164,7 @@ impl Progress {
                 }
             }
             // A machine may have the new version already.
-            if member.observe(&step.moment.snapshot).is_healthy() {
+            if step.record.observer(&step.moment.snapshot).observe(member).is_healthy() {
                 self.confirmed.insert(member.id.clone());
             }
         }
@@ -230,16 +230,16 @@ impl Progress {
 
 impl Step<'_> {
     fn target_now(&self, member: &Member) -> Option<UnitTarget> {
-        member.observe(&self.moment.snapshot).current
+        self.record.observer(&self.moment.snapshot).observe(member).current
     }
 
     /// Returns the target of a member before the step. That of a global unit on one machine follows
     /// from the member's state.
     fn target_before(&self, member: &Member) -> Option<UnitTarget> {
-        let record = self.before.rollout(self.record.id);
-        let mut members = record.into_iter().flat_map(|record| &record.rollout.members);
+        let record = self.before.rollout(self.record.id).map_or(self.record, |record| record);
+        let mut members = record.rollout.members.iter();
         let was = members.find(|was| was.id == member.id).unwrap_or(member);
-        was.observe(self.before).current
+        record.observer(self.before).observe(was).current
     }
 
     /// Returns whether a decision that is based on this snapshot may change these members: the
@@ -254,7 +254,7 @@ impl Step<'_> {
         let minimum = if is_update { minimum } else { minimum.min(existing) };
         let (mut healthy, mut taken, mut is_awaiting) = (0, 0, false);
         for member in &rollout.members {
-            let found = member.observe(seen);
+            let found = record.observer(seen).observe(member);
             let is_healthy = found.is_healthy();
             healthy += usize::from(is_healthy);
             taken += usize::from(is_healthy && changed.contains(&member.id));

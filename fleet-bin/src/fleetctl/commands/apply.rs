@@ -56,6 +56,10 @@ pub(super) async fn carry_out(
     ask_managers(context, &changed, args.verification).await?;
     let Preview { revision, changes: plan } = preview_plan(context, &changed, &[]).await?;
     let machines = machines_of(context, &plan).await?;
+    let rollout = rollout_options(&args.rollout, &changed);
+    if let Some(options) = rollout.as_ref().filter(|_| is_rolled(&changed)) {
+        context.progress.note(&rollout_note(options));
+    }
     if args.dry_run {
         let changes = diffs.iter().map(PlannedChange::from_diff).chain(plan.iter().cloned());
         context
@@ -68,8 +72,7 @@ pub(super) async fn carry_out(
     let mut errors = report_unchanged(context, &unchanged).await?;
     if is_changed {
         let revision = args.if_unchanged.then_some(revision.as_str());
-        let options = rollout_options(&args.rollout, &changed);
-        let (targets, rollout) = send(context, diffs, args.until.state, options, revision).await?;
+        let (targets, rollout) = send(context, diffs, args.until.state, rollout, revision).await?;
         let followed = match rollout {
             Some(id) => rollout::follow(context, id, rollout::wait_timeout(args.wait)).await,
             None => follow(context, targets, args.wait.into()).await,
@@ -298,6 +301,17 @@ fn rollout_options(args: &RolloutArgs, changed: &[&UnitDiff]) -> Option<RolloutO
     let mut of_updated = changed.iter().filter(is_updated).filter_map(|unit| unit.name.template());
     let has_two = of_updated.any(|template| !templates.insert(template));
     args.options().or_else(|| has_two.then(RolloutOptions::default))
+}
+
+/// Returns whether a rollout would have members.
+fn is_rolled(changed: &[&UnitDiff]) -> bool {
+    changed.iter().any(|unit| unit.desired == TargetState::Launched)
+}
+
+/// Announces the rollout of a plan.
+fn rollout_note(options: &RolloutOptions) -> String {
+    let at_once = options.at_once.as_deref().unwrap_or("1");
+    format!("the units that are to run are updated in batches of {at_once}")
 }
 
 /// Writes all units together. Returns the goals to wait for and, if a rollout updates units, its

@@ -43,7 +43,7 @@ pub(super) async fn run(context: &mut Context, command: RolloutCommand) -> Resul
         }
         RolloutCommand::Abort(args) => (args.name.rollout, RolloutRequest::Abort, "abort"),
     };
-    let rollout = find(&context.session, name.as_deref(), true).await?;
+    let rollout = find(&context.session, name.as_deref()).await?;
     let id = rollout.rollout_id();
     let rollout = context.session.request_rollout(id, request, verb).await?;
     context.output.record(&rollout, &(summary(&rollout) + "\n"))?;
@@ -54,12 +54,12 @@ pub(super) async fn run(context: &mut Context, command: RolloutCommand) -> Resul
 /// Runs `rollout status`.
 async fn status(context: &mut Context, args: &RolloutStatusArgs) -> Result<Exit, CliError> {
     if args.wait {
-        let rollout = find(&context.session, args.rollout.as_deref(), true).await?;
+        let rollout = find(&context.session, args.rollout.as_deref()).await?;
         follow(context, rollout.rollout_id(), WaitTimeout::Unlimited).await?;
         return Ok(Exit::Success);
     }
     if let Some(name) = &args.rollout {
-        let rollout = find(&context.session, Some(name), false).await?;
+        let rollout = find(&context.session, Some(name)).await?;
         context.output.record(&rollout, &details(&rollout))?;
         context.output.finish()?;
         return Ok(Exit::Success);
@@ -71,13 +71,9 @@ async fn status(context: &mut Context, args: &RolloutStatusArgs) -> Result<Exit,
     Ok(Exit::Success)
 }
 
-/// Finds the rollout that an argument names. Without an argument, finds the only one that has not
-/// ended. With `active`, ignores ended rollouts of a unit.
-async fn find(
-    session: &Session,
-    arg: Option<&str>,
-    active: bool,
-) -> Result<RolloutEntity, CliError> {
+/// Finds the rollout that an argument names: by its number, or the last one of a unit. Without an
+/// argument, finds the only one that has not ended.
+async fn find(session: &Session, arg: Option<&str>) -> Result<RolloutEntity, CliError> {
     if let Some(id) = arg.and_then(|arg| arg.parse::<RolloutId>().ok()) {
         return session.rollout(id).await;
     }
@@ -93,9 +89,9 @@ async fn find(
         };
     };
     let name = unit_arg(arg)?.name;
-    let mut found = rollouts.into_iter().rev().filter(|it| updates(it, &name));
-    let found = found.find(|it| !active || !it.has_ended);
-    found.ok_or_else(|| {
+    let of_unit = rollouts.into_iter().filter(|it| updates(it, &name));
+    let last = of_unit.max_by_key(|it| (!it.has_ended, it.id));
+    last.ok_or_else(|| {
         CliError::failed(format!("no rollout updates {name}"))
             .help("\"fleetctl rollout status\" lists the rollouts")
     })

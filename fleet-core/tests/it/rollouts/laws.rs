@@ -85,7 +85,6 @@ fn strategy() -> impl Strategy<Value = RolloutStrategy> {
             settle: Duration::from_secs(settle),
             deadline: Duration::from_secs(deadline),
             on_failure,
-            ..RolloutStrategy::default()
         },
     )
 }

@@ -89,7 +89,10 @@ fn only_reports_about_the_present_target_count() {
     ];
     let line = |(case, (unit, state)): (&str, (&Unit, Option<UnitState>))| {
         let member = Member::new(unit.name.clone().into(), None, UnitTarget::of(unit));
-        let seen = member.observe(&cluster(unit, state));
+        let rollout = Rollout::new(vec![member], RolloutStrategy::default()).unwrap();
+        let record = RolloutRecord { id: RolloutId(1), requested_at: None, rollout };
+        let snapshot = cluster(unit, state);
+        let seen = record.observer(&snapshot).observe(&record.rollout.members[0]);
         assert_eq!(seen.current, Some(UnitTarget::of(unit)));
         format!("{case}: {:?}, healthy: {}\n", seen.state, seen.is_healthy())
     };
@@ -113,45 +116,53 @@ fn only_reports_about_the_present_target_count() {
     "#);
 }
 
+/// A rollout of a global unit on m1 and m2, with the states of both members.
+fn global_rollout(old: &Unit, new: &Unit, states: [MemberState; 2]) -> RolloutRecord {
+    let member = |(at, state): (&str, MemberState)| {
+        let id = MemberId { unit: old.name.clone(), machine: Some(at.parse().unwrap()) };
+        let member = Member::new(id, Some(UnitTarget::of(old)), UnitTarget::of(new));
+        Member { state, ..member }
+    };
+    let members = ["m1", "m2"].into_iter().zip(states).map(member).collect();
+    let rollout = Rollout::new(members, RolloutStrategy::default()).unwrap();
+    RolloutRecord { id: RolloutId(1), requested_at: None, rollout }
+}
+
 #[test]
 fn global_unit_has_the_target_of_its_member() {
+    use MemberState::{Pending, Restored, Restoring, Superseded, Updated, Updating};
     let old = unit("[X-Fleet]\nGlobal=true\n", 0);
     let new = unit("Nice=1\n[X-Fleet]\nGlobal=true\n", 0);
-    let id = MemberId { unit: old.name.clone(), machine: Some(machine()) };
-    let mut member = Member::new(id, Some(UnitTarget::of(&old)), UnitTarget::of(&new));
     let mut lines = String::new();
-    for state in [MemberState::Pending, MemberState::Updating, MemberState::Restoring] {
-        member.state = state;
-        for stored in [&old, &new] {
+    for states in [
+        [Pending, Pending],
+        [Pending, Updating],
+        [Updated, Pending],
+        [Updated, Restoring],
+        [Restored, Restored],
+        [Superseded, Superseded],
+    ] {
+        let record = global_rollout(&old, &new, states);
+        for (word, stored) in [("old", &old), ("new", &new)] {
             let mut snapshot = cluster(stored, Some(running(&old)));
-            let seen = member.observe(&snapshot);
-            let rollout = Rollout::new(vec![member.clone()], RolloutStrategy::default()).unwrap();
-            let record = RolloutRecord { id: RolloutId(1), requested_at: None, rollout };
-            snapshot.put_rollout(record);
-            let word = |is_new: bool| if is_new { "new" } else { "old" };
-            let is_new = seen.current == Some(UnitTarget::of(&new));
-            lines += &format!(
-                "{} with the {} file stored: {} file, held: {}, healthy: {}\n",
-                state.as_str(),
-                word(stored.hash() == new.hash()),
-                word(is_new),
-                snapshot.holds_update(stored, &machine()),
-                seen.is_healthy()
-            );
+            snapshot.put_rollout(record.clone());
+            let seen = record.observer(&snapshot).observe(&record.rollout.members[0]);
+            let target = match seen.current {
+                None => "no target",
+                Some(target) if target == UnitTarget::of(&new) => "the new file",
+                Some(_) => "the old file",
+            };
+            let held = if snapshot.holds_update(stored, &machine()) { ", held" } else { "" };
+            let states = states.map(MemberState::as_str).join(", ");
+            lines += &format!("{states}; {word} file stored: {target}{held}\n");
         }
     }
-    insta::assert_snapshot!(lines, @r"
-    pending with the old file stored: old file, held: false, healthy: true
-    pending with the new file stored: old file, held: true, healthy: true
-    updating with the old file stored: new file, held: true, healthy: false
-    updating with the new file stored: new file, held: false, healthy: false
-    restoring with the old file stored: old file, held: false, healthy: true
-    restoring with the new file stored: old file, held: true, healthy: true
-    ");
+    insta::assert_snapshot!(lines, @"");
+    let record = global_rollout(&old, &new, [Updated, Updated]);
     let mut snapshot = cluster(&new, Some(running(&new)));
+    let observe =
+        |snapshot: &Snapshot| record.observer(snapshot).observe(&record.rollout.members[0]).current;
+    assert_eq!(observe(&snapshot), Some(UnitTarget::of(&new)));
     snapshot.remove_machine("m1");
-    assert_eq!(member.observe(&snapshot).current, None, "the machine has left");
-    let other = unit("Nice=2\n[X-Fleet]\nGlobal=true\n", 0);
-    let seen = member.observe(&cluster(&other, None));
-    assert_eq!(seen.current, Some(UnitTarget::of(&other)), "another writer has changed it");
+    assert_eq!(observe(&snapshot), None, "the machine has left");
 }

@@ -131,22 +131,14 @@ async fn write_once(
         None => (writes, None),
     };
     let placements = request.if_unchanged_since.is_some().then_some(placements);
-    let bulk = BulkWrite { seen: &known, writes, placements, any_placement };
+    let bulk = BulkWrite { seen: &known, writes, rollout, placements, any_placement };
     let BulkError { error, written } = match api.registry.write_units(&bulk, &api.mirror).await {
-        Ok(revision) => {
-            let Some(new) = rollout else { return Ok((revision, None)) };
-            let created = api.registry.create_rollout(new, &known).await;
-            return match created {
-                Ok((id, revision)) => Ok((revision, Some(id.0))),
-                Err(RegistryError::Conflict) => {
-                    Err(AttemptError::Outdated { written: 0, visible: known.revision.next() })
-                }
-                Err(error) => Err(AttemptError::Final(error.into())),
-            };
-        }
+        Ok((revision, rollout)) => return Ok((revision, rollout.map(|id| id.0))),
         Err(error) => error,
     };
     match error {
+        // A second attempt would find the units in the rollout of the first one.
+        error if written > 0 && request.rollout.is_some() => Err(AttemptError::Final(error.into())),
         RegistryError::Changed { modified, .. } if modified > known.revision => {
             Err(AttemptError::Outdated { written, visible: modified })
         }

@@ -7,7 +7,7 @@ use fleet_core::rollout::{
 };
 use fleet_core::{Generation, Snapshot, TargetState, Unit};
 use fleet_store::registry::{
-    MemberFiles, NewRollout, NewUnit, RolloutFiles, TemplateFiles, UnitWrite,
+    DeferredFile, MemberFiles, NewRollout, NewUnit, RolloutFiles, UnitWrite,
 };
 use fleet_store::{Mirror, Registry};
 use fleet_unitfile::UnitFile;
@@ -116,7 +116,7 @@ pub(crate) fn split(
     mirror: &Mirror,
 ) -> Result<SplitWrites, Failure> {
     let (mut members, mut files) = (Vec::new(), RolloutFiles::default());
-    let (mut templates, mut others) = (Vec::new(), Vec::new());
+    let (mut deferred, mut others) = (Vec::new(), Vec::new());
     for write in writes {
         let name = write.name();
         let before = known.unit(name.as_str()).map(|unit| &**unit);
@@ -124,7 +124,7 @@ pub(crate) fn split(
         let Some(unit) = after.filter(|unit| is_rolled(before, unit)) else {
             let keeps_state = before.map(|unit| unit.desired) == after.map(|unit| unit.desired);
             if before.is_some() && keeps_state && matches!(write, UnitWrite::Put(_)) {
-                templates.push(write);
+                deferred.push(write);
             } else {
                 others.push(write);
             }
@@ -156,13 +156,13 @@ pub(crate) fn split(
         members.extend(of_unit);
     }
     if members.is_empty() {
-        others.extend(templates);
+        others.extend(deferred);
         return Ok(SplitWrites { rollout: None, others });
     }
-    for write in templates {
+    for write in deferred {
         let UnitWrite::Put(NewUnit { name, file: to, .. }) = write else { continue };
         let before = known.unit(name.as_str()).map(|unit| unit.file.clone());
-        files.templates.extend(before.map(|from| TemplateFiles { name, from, to }));
+        files.deferred.extend(before.map(|from| DeferredFile { name, from, to }));
     }
     // Nothing can be restored after a restart.
     if members.iter().all(|member| member.from.is_some_and(|from| from.hash == member.to.hash)) {

@@ -59,7 +59,6 @@ fn rollouts_read_back() {
         min_available: CountOrPercent::Count(2),
         settle: Duration::from_millis(250),
         on_failure: OnFailure::Stop,
-        order: UpdateOrder::StartFirst,
         ..RolloutStrategy::default()
     };
     let id = RolloutId(7);
@@ -79,8 +78,8 @@ fn files_of_members_read_back() {
         MemberFiles { from: Some(file(1)), to: not_utf8 },
     ];
     let name = "web@.service".parse().unwrap();
-    let templates = vec![TemplateFiles { name, from: file(1), to: file(2) }];
-    let files = RolloutFiles { members, templates };
+    let deferred = vec![DeferredFile { name, from: file(1), to: file(2) }];
+    let files = RolloutFiles { members, deferred };
     let encoded = encode_rollout_files(&files);
     let decoded = decode_rollout_files(&encoded).unwrap();
     assert_eq!(decoded, files);
