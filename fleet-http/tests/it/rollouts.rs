@@ -123,12 +123,12 @@ async fn impossible_rollouts_are_refused() {
     let both = writes(usual()).put(&name("b.service"), &launched("Restart=always\n"));
     all += &refusal(&server, both).await;
     insta::assert_snapshot!(all.replace(": ", ":\n  "), @r#"
-    400 at_once is 0, so no member would be updated:
+    400 at-once is 0, so no member would be updated:
       write a count of at least 1, or a percentage such as 25%
     400 atOnce:
       "some" is not a number of members:
       write a count such as 2, or a percentage such as 25%
-    400 min_available is 100% of 1 members, which leaves none to update:
+    400 min-available is 100% of 1 members, which leaves none to update:
       write at most 0%
     400 onFailure:
       "ignore" is unknown:

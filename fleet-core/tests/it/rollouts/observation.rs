@@ -157,7 +157,20 @@ fn global_unit_has_the_target_of_its_member() {
             lines += &format!("{states}; {word} file stored: {target}{held}\n");
         }
     }
-    insta::assert_snapshot!(lines, @"");
+    insta::assert_snapshot!(lines, @r"
+    pending, pending; old file stored: the old file
+    pending, pending; new file stored: no target
+    pending, updating; old file stored: no target
+    pending, updating; new file stored: the old file, held
+    updated, pending; old file stored: no target
+    updated, pending; new file stored: the new file
+    updated, restoring; old file stored: the new file, held
+    updated, restoring; new file stored: no target
+    restored, restored; old file stored: the old file
+    restored, restored; new file stored: no target
+    superseded, superseded; old file stored: no target
+    superseded, superseded; new file stored: no target
+    ");
     let record = global_rollout(&old, &new, [Updated, Updated]);
     let mut snapshot = cluster(&new, Some(running(&new)));
     let observe =

@@ -62,21 +62,21 @@ fn invalid_rollouts_state_a_remedy() {
     ];
     let errors =
         cases.map(|(members, strategy)| Rollout::new(members, strategy).unwrap_err().to_string());
-    insta::assert_snapshot!(wrap(&errors.join("\n")), @"
-the rollout has no members: name at least one unit
-web@1.service is listed twice: list each member once
-web@1.service already has the target of the rollout: leave it out
-at_once is 0, so no member would be updated: write a count of at least 1, or a percentage
-    such as 25%
-at_once is 0%, so no member would be updated: write a count of at least 1, or a percentage
-    such as 25%
-min_available is 6 of 6 members, which leaves none to update: write at most 5
-min_available is 90% of 6 members, which leaves none to update: write at most 83%
-min_available is 1 of 1 members, which leaves none to update: write at most 0
-at_once is 101%: write at most 100%
-min_available is 200%: write at most 100%
-deadline is 0, so every member would fail: write a longer time, such as 5min
-");
+    insta::assert_snapshot!(wrap(&errors.join("\n")), @r"
+    the rollout has no members: name at least one unit
+    web@1.service is listed twice: list each member once
+    web@1.service already has the target of the rollout: leave it out
+    at-once is 0, so no member would be updated: write a count of at least 1, or a percentage
+        such as 25%
+    at-once is 0%, so no member would be updated: write a count of at least 1, or a percentage
+        such as 25%
+    min-available is 6 of 6 members, which leaves none to update: write at most 5
+    min-available is 90% of 6 members, which leaves none to update: write at most 83%
+    min-available is 1 of 1 members, which leaves none to update: write at most 0
+    at-once is 101%: write at most 100%
+    min-available is 200%: write at most 100%
+    deadline is 0, so every member would fail: write a longer time, such as 5min
+    ");
 }
 
 #[test]

@@ -110,18 +110,18 @@ completed
 fn shortage_stops_after_the_deadline() {
     let mut world = World::of(3, strategy("1", "2"));
     world.run_until(8).write(1, None).run();
-    insta::assert_snapshot!(world.report(), @"
-   0  ...  running  update 1
-   0  u..  running
-   6  U..  running  update 2
-   6  Uu.  running
-   8  another writer changes 1
-   8  xu.  running
-  12  xU.  running
-  72  xU.  stopped
-stopped: no further member may change, because 2 are healthy and min_available requires 2:
-    repair the others, or start another rollout with a lower min_available
-");
+    insta::assert_snapshot!(world.report(), @r"
+       0  ...  running  update 1
+       0  u..  running
+       6  U..  running  update 2
+       6  Uu.  running
+       8  another writer changes 1
+       8  xu.  running
+      12  xU.  running
+      72  xU.  stopped
+    stopped: no further member may change, because 2 are healthy and min-available requires 2:
+        repair the others, or start another rollout with a lower min-available
+    ");
 }
 
 #[test]
@@ -348,21 +348,21 @@ fn rollback_keeps_min_available() {
     let mut world = World::of(3, strategy("1", "2")).with_fate(3, FAILS);
     world.run_until(10);
     world.fates.iter_mut().for_each(|fates| fates[0] = SILENT);
-    insta::assert_snapshot!(world.run().report(), @"
-   0  ...  running  update 1
-   0  u..  running
-   6  U..  running  update 2
-   6  Uu.  running
-  12  UU.  running  update 3
-  12  UUu  running
-  13  UUu  rolling back  restore 3
-  13  UUr  rolling back
-  73  UUR  rolling back
- 133  UUR  stopped
-stopped: web@3.service failed: exit-code; the rollback is incomplete: no further member
-    may change, because 2 are healthy and min_available requires 2: repair the others, and
-    start a rollout of the former version
-");
+    insta::assert_snapshot!(world.run().report(), @r"
+       0  ...  running  update 1
+       0  u..  running
+       6  U..  running  update 2
+       6  Uu.  running
+      12  UU.  running  update 3
+      12  UUu  running
+      13  UUu  rolling back  restore 3
+      13  UUr  rolling back
+      73  UUR  rolling back
+     133  UUR  stopped
+    stopped: web@3.service failed: exit-code; the rollback is incomplete: no further member
+        may change, because 2 are healthy and min-available requires 2: repair the others, and
+        start a rollout of the former version
+    ");
 }
 
 #[test]

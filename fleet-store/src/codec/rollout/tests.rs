@@ -2,6 +2,7 @@
 
 use super::*;
 use fleet_core::TargetState;
+use fleet_core::rollout::MemberState;
 
 fn file(number: u8) -> UnitFile {
     let text = format!("[Service]\nExecStart=/bin/{number}\n");
