@@ -13,7 +13,7 @@ use crate::rng::Rng;
 use crate::units::{self, Workload};
 
 /// Default number of seeds.
-const RUNS: u64 = 200;
+const RUNS: u64 = 120;
 
 /// Default number of seeds with random requirements.
 const RANDOM_RUNS: u64 = 60;

@@ -150,10 +150,10 @@ impl Requirements {
     /// # Errors
     ///
     /// Returns the first problem. Cycles of `MachineOf=` involve several units, so the scheduler
-    /// reports them as the reason of each unit. [`start_after_cycles`] finds those of
+    /// reports them as the reason of each unit. [`start_after_cycle`] finds those of
     /// `StartAfter=`.
     ///
-    /// [`start_after_cycles`]: crate::cycle::start_after_cycles
+    /// [`start_after_cycle`]: crate::cycle::start_after_cycle
     pub fn validate(&self, name: &UnitName) -> Result<(), InvalidRequirements> {
         let exclusive =
             |(one, other): &&(FleetOption, FleetOption)| self.uses(*one) && self.uses(*other);
