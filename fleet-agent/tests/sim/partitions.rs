@@ -16,7 +16,7 @@ use crate::rng::Rng;
 use crate::units::{STOPPED, name, own_requirement};
 
 /// Default number of seeds.
-const RUNS: u64 = 200;
+const RUNS: u64 = 120;
 
 /// Number of operations before a cluster is healed.
 const LENGTH: usize = 60;
