@@ -421,4 +421,6 @@ pub struct UnitState {
     pub problem: Option<String>,
     /// Result of the unit's health check. `None` if the unit has no health check, or is not active.
     pub health: Option<Health>,
+    /// Last lines of the output of a job that has ended; empty for every other unit.
+    pub output: Vec<String>,
 }

@@ -283,6 +283,7 @@ impl Publisher {
             systemd: SystemdState::new(load, ActiveState::Inactive, "dead"),
             problem: Some(problem.text),
             health: None,
+            output: Vec::new(),
         }
     }
 }

@@ -171,6 +171,7 @@ impl FakeEngine {
             systemd: SystemdState::loaded(),
             problem: None,
             health: None,
+            output: Vec::new(),
         };
         match role {
             Some(Role::Ignored) => return None,

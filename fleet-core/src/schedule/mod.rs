@@ -41,6 +41,7 @@
 mod advance;
 mod due;
 mod name;
+mod record;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -49,6 +50,8 @@ use fleet_unitfile::Calendar;
 
 use crate::job::JobOutcome;
 use crate::{Generation, Timestamp};
+
+pub use record::{ScheduleRecord, ScheduleRequest};
 
 /// Settings of a schedule.
 ///

@@ -28,6 +28,7 @@ fn active(unit: &Unit) -> UnitState {
         systemd,
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }
 

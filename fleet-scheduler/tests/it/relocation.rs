@@ -431,5 +431,6 @@ fn state(unit: &UnitName, machine: &str, active: ActiveState) -> UnitState {
         systemd: SystemdState { active, ..SystemdState::loaded() },
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }

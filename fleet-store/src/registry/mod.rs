@@ -12,6 +12,7 @@ mod bulk;
 mod destroy;
 mod error;
 mod group_commit;
+mod jobs;
 mod leadership;
 mod presence;
 mod revisions;
@@ -47,6 +48,7 @@ pub use leadership::{
 };
 pub use presence::{MachineRecord, Presence};
 pub use revisions::UnitRevision;
+pub use jobs::RecordUpdate;
 pub use rollouts::{DeferredFile, MemberFiles, NewRollout, RolloutFiles, RolloutStep};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 

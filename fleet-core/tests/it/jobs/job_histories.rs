@@ -54,7 +54,7 @@ impl Story {
         let attempt = AttemptId { origin: self.job.origin, number };
         let machine: fleet_core::MachineId = machine.parse().unwrap();
         self.seen.reports.retain(|report| report.machine != machine);
-        self.seen.reports.push(AttemptReport { machine, attempt, progress });
+        self.seen.reports.push(AttemptReport { machine, attempt, progress, output: Vec::new() });
         self
     }
 
