@@ -10,6 +10,7 @@
 //!
 //! A sixth task checks that the mirror keeps up with the machine's own writes.
 
+mod attempts;
 mod desired_state;
 mod exclusivity;
 mod execute;

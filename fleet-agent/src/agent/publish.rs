@@ -258,13 +258,16 @@ impl Publisher {
     ) -> UnitState {
         let problem = problem.map(|problem| problem.text);
         let health = self.health.reportable(&managed);
+        // An attempt that is recorded and not requested counts as interrupted.
+        let lost = self.errors.lost_attempt(&managed.unit);
+        let generation = lost.unwrap_or_default().max(managed.known.generation);
         UnitState {
             unit: managed.unit,
             machine: self.machine.clone(),
             hash: managed.known.hash,
             requested: managed.known.requested,
             epoch: managed.known.epoch,
-            generation: managed.known.generation,
+            generation,
             systemd: managed.state,
             problem: problem.or(managed.waits_for).or_else(|| drift.map(|drift| drift.to_string())),
             health,
