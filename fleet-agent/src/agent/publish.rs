@@ -271,6 +271,7 @@ impl Publisher {
             systemd: managed.state,
             problem: problem.or(managed.waits_for).or_else(|| drift.map(|drift| drift.to_string())),
             health,
+            output: Vec::new(),
         }
     }
 

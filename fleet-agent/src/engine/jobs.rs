@@ -203,8 +203,8 @@ impl Agenda {
         let snapshot = &delta.inputs.snapshot;
         self.seen = snapshot.revision;
         let concerns = |unit: &UnitName| {
-            let has_record = snapshot.job(unit.as_str()).is_some()
-                || snapshot.schedule(unit.as_str()).is_some();
+            let has_record =
+                snapshot.job(unit.as_str()).is_some() || snapshot.schedule(unit.as_str()).is_some();
             let unit = snapshot.unit(unit.as_str());
             has_record || unit.is_some_and(|unit| unit.requirements.job.is_some())
         };

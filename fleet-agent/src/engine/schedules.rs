@@ -108,7 +108,8 @@ fn removals(
     });
     let has_ended = |unit: &UnitName| {
         let job = snapshot.job(unit.as_str());
-        snapshot.unit(unit.as_str()).is_some() && job.is_some_and(|job| job.state.outcome().is_some())
+        snapshot.unit(unit.as_str()).is_some()
+            && job.is_some_and(|job| job.state.outcome().is_some())
     };
     let unit = |id: RunId| id.unit_name(schedule).ok();
     let units = ended.skip(kept).filter_map(unit).filter(has_ended);

@@ -7,6 +7,9 @@ use fleet_agent::Clock;
 use fleet_core::Timestamp;
 use tokio::time::Instant;
 
+/// The date at the start of the simulation.
+const EPOCH: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
 /// The clock of one boot, shared by all its daemons.
 pub(crate) struct SimClock {
     /// Milliseconds that it counts per second.
@@ -51,6 +54,10 @@ impl Clock for SimClock {
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             wait(Duration::from_millis(left)).await;
         }
+    }
+
+    fn wall(&self) -> Timestamp {
+        EPOCH.after(Duration::from_millis(self.now().as_millis()))
     }
 
     fn origin(&self) -> Option<String> {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_agent::testing::Call;
-use fleet_core::{Epoch, KnownUnit, Revision, Snapshot, TargetState};
+use fleet_core::{Epoch, Generation, KnownUnit, Revision, Snapshot, TargetState, Unit};
 use fleet_scheduler::share;
 use fleet_unitfile::{UnitHash, UnitName};
 
@@ -154,7 +154,7 @@ struct Order {
     hash: UnitHash,
     epoch: Epoch,
     desired: TargetState,
-    generation: fleet_core::Generation,
+    generation: Generation,
 }
 
 /// One event, with the context of its checks.
@@ -187,11 +187,24 @@ impl Judge<'_> {
         if share.undecided.contains(unit) {
             return None;
         }
-        Some(share.units.get(unit).map(|(unit, epoch)| Order {
-            hash: unit.hash(),
-            epoch: *epoch,
-            desired: unit.desired,
-            generation: unit.generation,
+        Some(share.units.get(unit).map(|(unit, epoch)| {
+            let (hash, epoch) = (unit.hash(), *epoch);
+            let (desired, generation) = match unit.is_job() {
+                true => self.job_order(snapshot, unit),
+                false => (unit.desired, unit.generation),
+            };
+            Order { hash, epoch, desired, generation }
         }))
+    }
+
+    /// Returns the desired state and the generation of a job, which follow from its record: only
+    /// the current attempt is started.
+    fn job_order(&self, snapshot: &Snapshot, unit: &Unit) -> (TargetState, Generation) {
+        let record = snapshot.job(unit.name.as_str());
+        let attempt = record.and_then(|record| record.state.current_attempt());
+        match attempt.filter(|(machine, _)| *machine == self.host.id()) {
+            Some((_, attempt)) => (TargetState::Launched, attempt.generation()),
+            None => (TargetState::Loaded, Generation::ZERO),
+        }
     }
 }
