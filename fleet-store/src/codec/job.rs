@@ -123,9 +123,7 @@ impl From<&JobPhase> for WirePhase {
 impl WirePhase {
     fn read(self) -> Result<JobPhase, CodecError> {
         Ok(match self {
-            Self::Pending { since } => {
-                JobPhase::Pending { since: Timestamp::from_millis(since) }
-            }
+            Self::Pending { since } => JobPhase::Pending { since: Timestamp::from_millis(since) },
             Self::Running { machine, attempt, since } => JobPhase::Running {
                 machine: parse(&machine, "a machine ID")?,
                 attempt,
@@ -205,9 +203,7 @@ impl From<&AttemptEnd> for WireEnd {
 impl From<WireEnd> for AttemptEnd {
     fn from(end: WireEnd) -> Self {
         match end {
-            WireEnd::Exited { status, success } => {
-                Self::Exited { status: status.into(), success }
-            }
+            WireEnd::Exited { status, success } => Self::Exited { status: status.into(), success },
             WireEnd::NotStarted { reason } => Self::NotStarted { reason },
             WireEnd::MachineLost => Self::MachineLost,
             WireEnd::Interrupted => Self::Interrupted,

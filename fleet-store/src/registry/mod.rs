@@ -41,6 +41,7 @@ pub use self::bulk::{BulkError, BulkWrite, PlacementsUnchanged, UnitWrite};
 pub use crate::codec::CodecError;
 pub use crate::layout::{ContentId, ContentIdError, Key};
 pub use error::RegistryError;
+pub use jobs::RecordUpdate;
 #[cfg(feature = "embedded")]
 pub(crate) use leadership::RESTORE_JUMP;
 pub use leadership::{
@@ -48,7 +49,6 @@ pub use leadership::{
 };
 pub use presence::{MachineRecord, Presence};
 pub use revisions::UnitRevision;
-pub use jobs::RecordUpdate;
 pub use rollouts::{DeferredFile, MemberFiles, NewRollout, RolloutFiles, RolloutStep};
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
