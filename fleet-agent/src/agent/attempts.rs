@@ -11,9 +11,9 @@ use fleet_store::registry::Lineage;
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
+use super::job_reports::JobReports;
 use super::state::{AgentState, StateKey};
 use super::task_tracker::{DesiredUnits, KnownUnits};
-use super::unit_errors::UnitErrors;
 
 /// Format version. Other versions are ignored.
 const FORMAT: u32 = 1;
@@ -22,7 +22,7 @@ const FORMAT: u32 = 1;
 pub(crate) struct Attempts {
     machine: MachineId,
     state: Arc<dyn AgentState>,
-    errors: Arc<UnitErrors>,
+    reports: Arc<JobReports>,
     /// The last recorded attempt of each job.
     recorded: Recorded,
     /// Recorded attempts that this daemon has not started yet.
@@ -61,10 +61,10 @@ impl Attempts {
     pub(crate) fn new(
         machine: MachineId,
         state: Arc<dyn AgentState>,
-        errors: Arc<UnitErrors>,
+        reports: Arc<JobReports>,
     ) -> Self {
         let (recorded, begun) = (Recorded::default(), BTreeMap::new());
-        Self { machine, state, errors, recorded, begun }
+        Self { machine, state, reports, recorded, begun }
     }
 
     /// Reads the attempts that an earlier daemon has recorded.
@@ -122,7 +122,8 @@ impl Attempts {
                 JobTask::Load => order(wanted, TargetState::Loaded, known),
             }
         }
-        self.errors.set_lost_attempts(lost);
+        let jobs = desired.iter().filter(|(_, wanted)| wanted.unit.is_job());
+        self.reports.update(jobs.map(|(name, _)| name.clone()).collect(), lost);
         to_begin
     }
 
@@ -150,6 +151,7 @@ impl Attempts {
         match written {
             Ok(()) => {
                 self.recorded = next;
+                self.reports.begin(attempts.keys());
                 self.begun.extend(attempts);
             }
             Err(error) => {

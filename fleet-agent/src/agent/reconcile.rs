@@ -20,6 +20,7 @@ use super::desired_state::is_fenced;
 use super::exclusivity::PresenceWindow;
 use super::execute::{Executor, Outcome, StartPermit};
 use super::fence::{StartGate, StoppingUnits};
+use super::job_reports::JobReports;
 use super::state::{AgentState, Checkpoint};
 use super::task_tracker::{DesiredUnits, KnownUnits, RETRY, TaskTracker, additive_tasks};
 use super::unit_errors::{UnitErrors, chain};
@@ -45,6 +46,7 @@ pub(crate) struct ReconcilerConfig {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<dyn AgentState>,
     pub(crate) errors: Arc<UnitErrors>,
+    pub(crate) jobs: Arc<JobReports>,
     /// The presence window.
     pub(crate) window: watch::Receiver<Option<PresenceWindow>>,
     /// Publishes the fenced units.
@@ -88,7 +90,7 @@ impl Reconciler {
         let (unit_errors, stopping) = (errors.clone(), with.stopping.clone());
         Self {
             tasks: TaskTracker::new(clock.clone(), unit_errors, executor, stopping),
-            attempts: Attempts::new(machine.clone(), with.state.clone(), errors.clone()),
+            attempts: Attempts::new(machine.clone(), with.state.clone(), with.jobs),
             checkpoint: Checkpoint::new(machine.clone(), with.state, with.fenced),
             gate: StartGate::new(&machine, with.ttl, &mirror, window, errors),
             rejoin: RejoinGrace::new(&mirror),

@@ -61,8 +61,6 @@ impl UnitError {
 #[derive(Debug, Default)]
 pub(crate) struct UnitErrors {
     by_unit: Mutex<BTreeMap<UnitName, UnitError>>,
-    /// Attempts of jobs that an earlier daemon has recorded, and whose outcome is unknown.
-    lost_attempts: Mutex<BTreeMap<UnitName, Generation>>,
     feed: ChangeSender,
     metrics: AgentMetrics,
 }
@@ -146,20 +144,6 @@ impl UnitErrors {
         };
         let over: Vec<UnitName> = self.lock().iter().filter_map(keep).collect();
         over.iter().for_each(|unit| self.clear(unit));
-    }
-
-    /// Replaces the attempts of jobs whose outcome is unknown.
-    pub(crate) fn set_lost_attempts(&self, lost: BTreeMap<UnitName, Generation>) {
-        let mut current = self.lost_attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *current, lost.clone());
-        drop(current);
-        let changed = |unit: &&UnitName| before.get(*unit) != lost.get(*unit);
-        before.keys().chain(lost.keys()).filter(changed).for_each(|unit| self.feed.report(unit));
-    }
-
-    /// Returns the attempt of a job whose outcome is unknown.
-    pub(crate) fn lost_attempt(&self, unit: &UnitName) -> Option<Generation> {
-        self.lost_attempts.lock().unwrap_or_else(PoisonError::into_inner).get(unit).copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<UnitName, UnitError>> {

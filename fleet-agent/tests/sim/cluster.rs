@@ -283,6 +283,7 @@ impl Daemon {
         let mut agent =
             AgentConfig::new(machine, token, registry, mirror_of_agent, manager, host.notes());
         agent.ttl = TTL;
+        agent.journals = Some(Arc::new(host.clone()));
         agent.clock = Arc::new(host.clock());
         let mut loops = JoinSet::new();
         let agent = Agent::start(agent, &shutdown);

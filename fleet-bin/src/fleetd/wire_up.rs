@@ -171,6 +171,7 @@ impl DaemonParts {
             let (manager, state) = (manager.shared(), Arc::new(setup.state()));
             let mut config = AgentConfig::new(machine, token, registry, mirror, manager, state);
             config.ttl = self.agent_ttl;
+            config.journals = Some(manager.local_machine().journals);
             Agent::start(config, shutdown)
         });
         agents.collect()

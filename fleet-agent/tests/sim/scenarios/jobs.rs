@@ -76,9 +76,14 @@ async fn job_runs_once_and_its_result_is_kept() {
     // The next start makes another job.
     cluster.launch(JOB, "RunOnce=true").await;
     cluster.wait(Duration::from_secs(5)).await;
+    let on = cluster.active_on(JOB)[0];
+    for line in ["one", "two"] {
+        cluster.hosts[on].fake().write(&name(JOB), line);
+    }
     cluster.exit_job(4);
     cluster.wait(Duration::from_secs(5)).await;
     assert_eq!(cluster.outcome(), Some(JobOutcome::Failed));
+    assert_eq!(cluster.job().state.attempts[0].output, ["one", "two"]);
     assert_eq!(cluster.ends(), ["exited with status 4"]);
     cluster.assert_each_attempt_started_once(2);
 }
