@@ -51,7 +51,7 @@ pub use settings::{JobDefinition, SettingError, SettingErrorKind};
 ///
 /// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
 /// encoding of settings that a new field has to become a part of.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct JobSettings {
     /// Number of further attempts after failed ones (`Retries=`).
     pub retries: u32,

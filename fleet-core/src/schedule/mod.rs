@@ -54,7 +54,7 @@ use crate::{Generation, Timestamp};
 ///
 /// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
 /// encoding of settings that a new field has to become a part of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ScheduleSettings {
     /// The calendar event (`Schedule=`). Without a time zone it is in UTC, because the machines of
     /// a cluster may be in different zones.
@@ -66,7 +66,7 @@ pub struct ScheduleSettings {
 }
 
 /// Treatment of an elapse while an earlier run of the schedule is unfinished.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConcurrencyPolicy {
     /// Both run, up to [`ScheduleState::MAX_RUNS`] at a time.
     Allow,
@@ -78,7 +78,7 @@ pub enum ConcurrencyPolicy {
 }
 
 /// Treatment of elapses that no leader handled in time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CatchUp {
     /// The last of them runs late, as with `Persistent=true` of a systemd timer.
     Once,

@@ -2,6 +2,7 @@
 
 mod job_histories;
 mod job_laws;
+mod options;
 mod run_histories;
 mod run_laws;
 mod settings;
