@@ -199,8 +199,8 @@ pub(crate) enum Command {
     /// Move units from full machines to emptier ones, step by step.
     ///
     /// Prints the planned moves first. The engine then moves units until no further move improves
-    /// the balance. Global units, units with Reschedule=never, and units that no other machine
-    /// accepts stay where they are.
+    /// the balance. Global units, jobs, units with Reschedule=never, and units that no other
+    /// machine accepts stay where they are.
     #[command(
         after_help = "Exit codes: 0 success, or nothing to do; 5 with --dry-run: units would \
         move; 1 failure.\n\n\

@@ -241,8 +241,8 @@ impl Requirements {
     ///
     /// If an option occurs several times, lists grow and expressions are joined by `and`. A later
     /// single value (such as `Global=`) overrides the earlier one, but two different `MachineID=`
-    /// or `HealthCheck=`, and two `Schedule=`, are an error. As in systemd, an empty assignment (`Conflicts=`) resets the
-    /// option, including values under its deprecated name.
+    /// or `HealthCheck=`, and two `Schedule=`, are an error. As in systemd, an empty assignment
+    /// (`Conflicts=`) resets the option, including values under its deprecated name.
     ///
     /// A template is never placed, and values with `%i`, `%n` or `%N` are known only for its
     /// instances. For a template such values are therefore skipped here; they are parsed and

@@ -248,7 +248,7 @@ mod tests {
             ("HealthChecks", Some(FleetOption::HealthCheck)),
             ("HealthIntervalSec", Some(FleetOption::HealthInterval)),
             ("Runonce", Some(FleetOption::RunOnce)),
-            ("Retry", Some(FleetOption::Retries)),
+            ("Retrys", Some(FleetOption::Retries)),
             ("Schedules", Some(FleetOption::Schedule)),
             ("ConcurrentPolicy", Some(FleetOption::ConcurrencyPolicy)),
             ("OnCalendar", None),

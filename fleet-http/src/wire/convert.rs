@@ -77,6 +77,9 @@ pub(crate) fn reason_text(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Strin
     if unit.name.is_template() {
         return "it is a template, and only its instances run".to_owned();
     }
+    if unit.is_schedule() {
+        return "it is a schedule, and only its runs are placed".to_owned();
+    }
     if !unit.is_wanted() {
         return "its desired state is inactive".to_owned();
     }

@@ -260,6 +260,7 @@ proptest! {
             let wants = &cluster.unit(step.unit.as_str()).unwrap().requirements;
             prop_assert_eq!(&step.cause, &StepCause::Rebalanced);
             prop_assert_eq!(wants.reschedule, Reschedule::Always);
+            prop_assert!(!wants.is_job(), "{}", step);
         }
     }
 
