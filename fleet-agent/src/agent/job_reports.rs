@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fleet_core::journal::{JournalQuery, Since};
-use fleet_core::{Generation, TargetState, Timestamp};
+use fleet_core::unit::LoadState;
+use fleet_core::{ActiveState, Generation, TargetState, Timestamp};
 use fleet_unitfile::UnitName;
 
 use crate::journal::JournalReader;
@@ -50,11 +51,13 @@ impl JobReports {
     pub(crate) fn update(&self, jobs: BTreeSet<UnitName>, lost: BTreeMap<UnitName, Generation>) {
         let mut facts = self.lock();
         facts.begun.retain(|unit, _| jobs.contains(unit));
+        let new: Vec<UnitName> = jobs.difference(&facts.jobs).cloned().collect();
         facts.jobs = jobs;
         let before = std::mem::replace(&mut facts.lost, lost.clone());
         drop(facts);
         let changed = |unit: &&UnitName| before.get(*unit) != lost.get(*unit);
-        before.keys().chain(lost.keys()).filter(changed).for_each(|unit| self.feed.report(unit));
+        let changed = before.keys().chain(lost.keys()).filter(changed);
+        changed.chain(&new).for_each(|unit| self.feed.report(unit));
     }
 
     /// Records that attempts of these jobs begin now.
@@ -66,6 +69,20 @@ impl JobReports {
     /// Returns the attempt of a job whose outcome is unknown.
     pub(crate) fn lost_attempt(&self, unit: &UnitName) -> Option<Generation> {
         self.lock().lost.get(unit).copied()
+    }
+
+    /// Adds the result of a job that has ended while no daemon ran. systemd forgets a unit that has
+    /// ended, unless the unit has failed.
+    pub(crate) fn add_result(&self, unit: &mut ManagedUnit) {
+        let state = &mut unit.state;
+        let has_ended = unit.known.requested == TargetState::Launched
+            && (state.load, state.active) == (LoadState::Loaded, ActiveState::Inactive)
+            && state.result.is_none();
+        let facts = self.lock();
+        // An attempt of this daemon may not have begun to run.
+        if has_ended && facts.jobs.contains(&unit.unit) && !facts.begun.contains_key(&unit.unit) {
+            state.result = Some("success".to_owned());
+        }
     }
 
     /// Returns the last lines of output of a job that has ended; none for any other unit.

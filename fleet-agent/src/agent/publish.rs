@@ -246,11 +246,12 @@ impl Publisher {
     /// Returns the state to publish for a unit. Returns `None` if this machine neither knows the
     /// unit nor has an error for it.
     async fn state(&self, unit: &UnitName) -> Result<Option<UnitState>, ServiceError> {
-        let Some(managed) = self.manager.get(unit).await? else {
+        let Some(mut managed) = self.manager.get(unit).await? else {
             return Ok(self.errors.get(unit).map(|problem| self.not_loaded(unit, problem)));
         };
         let drift = self.manager.drift(unit).await?;
         let problem = self.errors.reportable(unit, &managed.state);
+        self.jobs.add_result(&mut managed);
         let output = self.jobs.output(&managed, &*self.clock).await;
         Ok(Some(UnitState { output, ..self.managed(managed, problem, drift) }))
     }

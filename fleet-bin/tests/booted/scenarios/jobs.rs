@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, MACHINES, STORE, print_line};
-use crate::observe::{wait_for, wait_out};
+use crate::observe::{DEADLINE, wait_for, wait_out};
 
 const JOBS: usize = 100;
 
@@ -85,14 +85,24 @@ fn each_of_a_hundred_jobs_runs_once() {
     kill_leader(&cluster);
     wait_for("most jobs have ended", || has_ended(80));
     kill_leader(&cluster);
-    let jobs = wait_for("all jobs have ended", || has_ended(JOBS));
+    let begin = Instant::now();
+    while begin.elapsed() < DEADLINE && has_ended(JOBS).is_none() {
+        wait_out(Duration::from_secs(1));
+    }
+    let jobs = records(&cluster, "jobs");
+    let unfinished: Vec<_> = jobs.iter().filter(|(_, job)| !ended(job)).collect();
+    assert!(unfinished.is_empty(), "{unfinished:?} of {} jobs", jobs.len());
     let starts = cluster.result_file("starts");
-    let mut again = 0;
+    let (mut again, mut unseen) = (0, 0);
     for number in 1..=JOBS {
         let job = &jobs[&format!("job@{number}.service")];
         let (last, earlier) = attempts(job).split_last().expect("it has run");
         let code = if number % FAILING == 0 { CODE } else { 0 };
-        assert_eq!(last["how"]["exited"]["status"]["code"], code, "job {number}: {job}");
+        let status = &last["how"]["exited"]["status"];
+        // systemd forgets the status of a job that succeeds while the daemon is down.
+        let is_unseen = code == 0 && status == "unknown";
+        assert!(status["code"] == code || is_unseen, "job {number}: {job}");
+        unseen += usize::from(is_unseen);
         let outcome = if code == 0 { "succeeded" } else { "failed" };
         assert_eq!(job["phase"]["ended"]["outcome"], outcome, "job {number}: {job}");
         let output = last["output"].as_array().expect("its output is kept");
@@ -103,7 +113,7 @@ fn each_of_a_hundred_jobs_runs_once() {
         assert!(earlier.iter().all(is_interruption), "job {number}: {job}");
         again += usize::from(!earlier.is_empty());
     }
-    print_line(&format!("{JOBS} jobs, {again} of them interrupted by the crash"));
+    print_line(&format!("{JOBS} jobs: {again} interrupted, {unseen} with an unknown success"));
     assert!(again <= 20, "only jobs of the crashed machine run again");
 }
 
