@@ -232,3 +232,104 @@ impl Recorded {
         Ok(Self { lineage: stored.lineage, attempts })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fleet_core::job::{JobOutcome, JobPhase};
+    use fleet_core::{Epoch, Requirements, Revision, Strictness, Timestamp};
+    use fleet_unitfile::UnitFile;
+
+    use super::*;
+    use crate::agent::state::MemoryState;
+
+    fn machine() -> MachineId {
+        "m1".parse().expect("it is a machine ID")
+    }
+
+    fn job() -> Unit {
+        let name = "job.service".parse().expect("it is a name");
+        let file = "[Service]\nExecStart=/bin/job\n[X-Fleet]\nRunOnce=true\n";
+        let file = UnitFile::parse(file).expect("it is a unit file");
+        let parsed = Requirements::parse(&name, &file, Strictness::Refuse).expect("it is a job");
+        Unit::new(name, file, parsed.requirements, TargetState::Launched)
+    }
+
+    fn known(requested: TargetState, generation: u64) -> KnownUnit {
+        let (hash, epoch) = (job().hash(), Epoch(3));
+        KnownUnit { hash, requested, epoch, generation: Generation(generation) }
+    }
+
+    fn record(phase: JobPhase) -> JobRecord {
+        let mut record = JobRecord::new(&job(), Revision(40), Timestamp::from_millis(1));
+        record.state.phase = phase;
+        record
+    }
+
+    fn running(machine: &str, attempt: u32) -> JobPhase {
+        let machine = machine.parse().expect("it is a machine ID");
+        JobPhase::Running { machine, attempt, since: Timestamp::from_millis(2) }
+    }
+
+    #[test]
+    fn task_follows_from_record_and_known_unit() {
+        use TargetState::{Launched, Loaded};
+        let pending = || JobPhase::Pending { since: Timestamp::from_millis(2) };
+        let outcome = JobOutcome::Succeeded;
+        let ended = JobPhase::Ended { outcome, at: Timestamp::from_millis(2) };
+        let start = |generation| JobTask::Start(Generation(generation));
+        let cases = [
+            ("not made yet", None, None, JobTask::Hold),
+            ("bound, unknown", Some(running("m1", 1)), None, start(41)),
+            ("bound, loaded", Some(running("m1", 1)), Some(known(Loaded, 0)), start(41)),
+            ("bound, started", Some(running("m1", 1)), Some(known(Launched, 41)), JobTask::Hold),
+            ("bound, stopped", Some(running("m1", 1)), Some(known(Loaded, 41)), JobTask::Hold),
+            ("next attempt", Some(running("m1", 2)), Some(known(Launched, 41)), start(42)),
+            ("bound elsewhere", Some(running("m2", 2)), None, JobTask::Load),
+            ("pending", Some(pending()), None, JobTask::Load),
+            ("pending, may resume", Some(pending()), Some(known(Launched, 41)), JobTask::Hold),
+            ("of an earlier job", Some(pending()), Some(known(Launched, 40)), JobTask::Load),
+            ("to be made again", Some(ended), None, JobTask::Hold),
+        ];
+        for (case, phase, known, expected) in cases {
+            let record = phase.map(record);
+            let task = task(&machine(), &job(), record.as_ref(), known.as_ref());
+            assert_eq!(task, expected, "{case}");
+        }
+        let changed = Unit { generation: Generation(1), ..job() };
+        let record = record(running("m1", 1));
+        assert_eq!(task(&machine(), &changed, Some(&record), None), JobTask::Hold);
+    }
+
+    /// Lets an agent with this state decide about the job, whose first attempt is bound to it.
+    async fn pass(attempts: &mut Attempts, known: Option<KnownUnit>) -> (TargetState, u64) {
+        let job = job();
+        let mut snapshot = Snapshot::default();
+        snapshot.put_job(job.name.clone(), record(running("m1", 1)));
+        let known = known.map(|known| (job.name.clone(), known)).into_iter().collect();
+        let wanted = DesiredUnit { unit: Arc::new(job.clone()), epoch: Epoch(3) };
+        let mut desired = DesiredUnits::from([(job.name.clone(), wanted)]);
+        let to_begin = attempts.apply(&mut desired, &known, &snapshot, None);
+        attempts.begin(to_begin, &mut desired, &BTreeSet::new()).await;
+        let unit = &desired[&job.name].unit;
+        (unit.desired, unit.generation.0)
+    }
+
+    #[tokio::test]
+    async fn recorded_attempt_is_not_started_by_the_next_daemon() {
+        let state: Arc<dyn AgentState> = Arc::new(MemoryState::default());
+        let daemon = || Attempts::new(machine(), state.clone(), Arc::default());
+        let mut first = daemon();
+        first.load().await;
+        assert_eq!(pass(&mut first, None).await, (TargetState::Launched, 41));
+        assert_eq!(pass(&mut first, None).await, (TargetState::Launched, 41), "not started yet");
+        let started = known(TargetState::Launched, 41);
+        assert_eq!(pass(&mut first, Some(started)).await, (TargetState::Launched, 41));
+        // The unit has been removed from the service manager.
+        assert_eq!(pass(&mut first, None).await, (TargetState::Loaded, 0));
+        let mut next = daemon();
+        next.load().await;
+        assert_eq!(pass(&mut next, None).await, (TargetState::Loaded, 0), "it has restarted");
+        assert_eq!(next.reports.lost_attempt(&job().name), Some(Generation(41)));
+        assert_eq!(pass(&mut next, Some(started)).await, (TargetState::Launched, 41));
+    }
+}

@@ -165,8 +165,7 @@ fn job_blocks_until_it_has_succeeded() {
         }
         blockers(&snapshot, "db.service")
     };
-    let all: Vec<String> =
-        std::iter::once(None).chain(phases.map(Some)).map(blockers_in).collect();
+    let all: Vec<String> = std::iter::once(None).chain(phases.map(Some)).map(blockers_in).collect();
     insta::assert_snapshot!(all.join("\n"), @r"
     db.service (StartAfter=), which is pending
     db.service (StartAfter=), which is pending
