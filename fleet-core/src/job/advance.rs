@@ -110,6 +110,15 @@ impl JobState {
         (seen.placed.as_ref() != Some(machine)).then_some(AttemptEnd::Moved)
     }
 
+    /// Returns the earliest begin of the next attempt after one that counts as failed; `None` if no
+    /// attempt has to wait.
+    #[must_use]
+    pub fn retry_at(&self, settings: &JobSettings) -> Option<Timestamp> {
+        let JobPhase::Pending { since } = self.phase else { return None };
+        let delay = retry_delay(self.counted(settings));
+        (!delay.is_zero()).then(|| since.after(delay))
+    }
+
     fn end_attempt(&mut self, how: AttemptEnd, seen: &JobObservation, now: Timestamp) {
         let next = match &how {
             AttemptEnd::Exited { success: true, .. } => Some(JobOutcome::Succeeded),
