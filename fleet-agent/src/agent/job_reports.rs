@@ -123,5 +123,19 @@ impl JobReports {
 
 /// Returns the beginning of a line, cut between characters.
 fn shortened(line: &str) -> &str {
-    &line[..line.floor_char_boundary(OUTPUT_LINE_BYTES)]
+    let mut ends = 0..=line.len().min(OUTPUT_LINE_BYTES);
+    &line[..ends.rfind(|end| line.is_char_boundary(*end)).unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_of_output_is_cut_between_characters() {
+        let long = "ä".repeat(OUTPUT_LINE_BYTES);
+        assert_eq!(shortened(&long).len(), OUTPUT_LINE_BYTES);
+        assert_eq!(shortened(&long[..6]), "äää");
+        assert_eq!(shortened(&format!("a{long}")).len(), OUTPUT_LINE_BYTES - 1);
+    }
 }

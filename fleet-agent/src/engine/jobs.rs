@@ -181,9 +181,11 @@ fn decide_job(
         None if unit.desired != TargetState::Launched => return Decision::none(),
         Some(_) | None => JobRecord::new(unit, snapshot.revision, now),
     };
-    let seen = next.observe(unit, snapshot);
-    let step = next.state.advance(&definition.settings, &seen, now);
-    if step.actions.contains(&JobAction::Remove) {
+    let observed = next.observe(unit, snapshot);
+    let step = next.state.advance(&definition.settings, &observed, now);
+    let is_over = step.actions.contains(&JobAction::Remove);
+    // The end is stored first, so that the schedule of a run sees it.
+    if is_over && seen == Some(&next) {
         let writes = vec![UnitWrite::Destroy(unit.name.clone())];
         return Decision { writes, ..Decision::none() };
     }
@@ -193,8 +195,9 @@ fn decide_job(
     if has_ended && unit.desired != TargetState::Inactive {
         writes.push(UnitWrite::SetDesired(unit.name.clone(), TargetState::Inactive));
     }
-    let is_active = !has_ended || step.next.is_some();
-    Decision { next: Some(next), writes, is_active, due: step.next }
+    let due = if is_over { Some(now) } else { step.next };
+    let is_active = !has_ended || due.is_some();
+    Decision { next: Some(next), writes, is_active, due }
 }
 
 impl Agenda {

@@ -1,5 +1,7 @@
 //! Decisions about schedules: which runs to create, to stop and to remove.
 
+use std::sync::Arc;
+
 use fleet_core::schedule::{
     HistoryEntry, RunId, ScheduleAction, ScheduleRecord, ScheduleRequests, ScheduleSettings,
 };
@@ -106,9 +108,11 @@ fn removals(
         HistoryEntry::Run { id, .. } => Some(*id),
         HistoryEntry::Omitted { .. } => None,
     });
+    // A user may have started an ended run again, and its next job is not made yet.
     let has_ended = |unit: &UnitName| {
         let job = snapshot.job(unit.as_str());
-        snapshot.unit(unit.as_str()).is_some()
+        let is_stopped = |unit: &Arc<Unit>| unit.desired != TargetState::Launched;
+        snapshot.unit(unit.as_str()).is_some_and(is_stopped)
             && job.is_some_and(|job| job.state.outcome().is_some())
     };
     let unit = |id: RunId| id.unit_name(schedule).ok();

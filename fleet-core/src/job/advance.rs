@@ -209,7 +209,8 @@ impl JobState {
                 }
             }
             JobPhase::Ended { at, .. } => {
-                if settings.keep_for.is_some_and(|keep| now >= at.after(keep)) {
+                let is_over = settings.keep_for.is_some_and(|keep| now >= at.after(keep));
+                if is_over && seen.active().next().is_none() {
                     actions.push(JobAction::Remove);
                 }
             }

@@ -258,7 +258,7 @@ pub enum JobAction {
         /// The reason.
         reason: JobStopReason,
     },
-    /// Removes the unit from the cluster, because `KeepFor=` is over.
+    /// Removes the unit from the cluster, because `KeepFor=` is over and no attempt is active.
     Remove,
 }
 

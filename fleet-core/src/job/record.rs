@@ -88,8 +88,8 @@ impl JobRecord {
 
     /// Returns the facts about the job in a snapshot.
     ///
-    /// A machine counts as lost once it is absent and the unit is no longer placed on it. The leader
-    /// moves the unit after the grace period, unless `Reschedule=never`.
+    /// A machine counts as lost once it is absent and the unit is no longer placed on it. The
+    /// leader moves the unit after the grace period, unless `Reschedule=never`.
     #[must_use]
     pub fn observe(&self, unit: &Unit, snapshot: &Snapshot) -> JobObservation {
         let name = unit.name.as_str();

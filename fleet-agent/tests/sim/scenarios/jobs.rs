@@ -7,10 +7,12 @@ use std::time::Duration;
 use fleet_agent::testing::{Behaviour, Call};
 use fleet_core::TargetState;
 use fleet_core::job::{AttemptEnd, JobOutcome, JobPhase, JobRecord};
+use fleet_core::schedule::{HistoryEntry, RunEnd};
 use fleet_core::unit::ExitStatus;
 
 use crate::cluster::{Cluster, TTL};
-use crate::units::name;
+use crate::host::Host;
+use crate::units::{SUCCEEDS, name};
 
 const JOB: &str = "j.service";
 
@@ -38,7 +40,7 @@ impl Cluster {
     /// Returns how often each generation of a unit was started, on all machines.
     fn starts(&self, unit: &str) -> BTreeMap<u64, usize> {
         let mut starts = BTreeMap::new();
-        for event in self.hosts.iter().flat_map(|host| host.events()) {
+        for event in self.hosts.iter().flat_map(Host::events) {
             if let Call::Start(name, generation) | Call::Restart(name, generation) = event.call
                 && name.as_str() == unit
             {
@@ -261,11 +263,45 @@ async fn schedule_makes_one_run_per_elapse() {
     let runs = now.units().filter(|unit| unit.name.as_str().starts_with("s-"));
     assert!(runs.count() <= 5, "the units of earlier runs are removed");
     let mut starts = BTreeMap::<String, usize>::new();
-    for event in cluster.hosts.iter().flat_map(|host| host.events()) {
+    for event in cluster.hosts.iter().flat_map(Host::events) {
         if let Call::Start(unit, _) | Call::Restart(unit, _) = event.call {
             *starts.entry(unit.to_string()).or_default() += 1;
         }
     }
     assert!(starts.len() >= 10 && !starts.contains_key("s.service"), "{starts:?}");
     assert!(starts.values().all(|count| *count == 1), "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_that_is_not_kept_leaves_its_outcome() {
+    let mut cluster = Cluster::start(2).await;
+    let requirement = "RunOnce=true\nKeepFor=0\nSchedule=*:*:0/10";
+    cluster.submit("s.service", requirement, SUCCEEDS, TargetState::Launched).await;
+    cluster.wait(Duration::from_secs(35)).await;
+    let now = cluster.history.now();
+    let schedule = now.schedule("s.service").expect("the leader has made the schedule");
+    let result = |entry: &HistoryEntry| match entry {
+        HistoryEntry::Run { result, .. } => Some(*result),
+        HistoryEntry::Omitted { .. } => None,
+    };
+    let results: Vec<_> = schedule.state.history.iter().map(result).collect();
+    assert_eq!(results, [Some(RunEnd::Ended(JobOutcome::Succeeded)); 3]);
+    assert_eq!(now.units().count(), 1, "the units of the runs are removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_run_that_starts_again_is_not_removed() {
+    let mut cluster = Cluster::start(2).await;
+    let requirement = "RunOnce=true\nSchedule=*:*:0/10";
+    cluster.submit("s.service", requirement, SUCCEEDS, TargetState::Launched).await;
+    cluster.wait(Duration::from_secs(15)).await;
+    let now = cluster.history.now();
+    let run = now.jobs().next().expect("the schedule has made a run").0;
+    // The leader sees both requests at once.
+    let started = cluster.registry.set_desired(run, TargetState::Launched).await;
+    started.expect("the run is kept");
+    cluster.destroy(&name("s.service")).await;
+    cluster.wait(Duration::from_secs(5)).await;
+    assert_eq!(cluster.starts(run.as_str()).len(), 2);
+    assert!(cluster.history.now().unit(run.as_str()).is_some());
 }

@@ -154,6 +154,20 @@ fn deadline_stops_the_attempt() {
 }
 
 #[test]
+fn ended_job_is_kept_until_its_attempt_has_stopped() {
+    let (deadline, keep_for) = (Some(Duration::from_secs(60)), Some(Duration::ZERO));
+    let mut story = Story::new(JobSettings { deadline, keep_for, ..JobSettings::default() });
+    story.placed("m1").at(1, "placed").active("m1", 1).at(60, "deadline");
+    story.exited("m1", 1, 0).at(62, "exited");
+    insta::assert_snapshot!(story.finish(), @"
+    1s placed: running on m1, attempt 1; start attempt 1 on m1; next 60s
+    60s deadline: deadline exceeded; stop attempt 1 on m1: the deadline has passed; next -
+    62s exited: deadline exceeded; remove the unit; next -
+    attempt 1 on m1, 1s to 60s: stopped at the deadline
+    ");
+}
+
+#[test]
 fn deadline_passes_while_pending() {
     let deadline = Some(Duration::from_secs(60));
     let mut story = Story::new(JobSettings { deadline, ..JobSettings::default() });
