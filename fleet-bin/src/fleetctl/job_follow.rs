@@ -1,7 +1,7 @@
 //! Follows jobs until they end: prints their output, reports their progress, and determines the
 //! exit code.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fleet_agent::Clock as _;
 use fleet_core::Timestamp;
@@ -362,17 +362,12 @@ fn exit_code(job: &JobEntity) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(failure)
 }
 
-fn wall_millis() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 fn age_by_wall(begin: u64) -> Duration {
-    Duration::from_millis(wall_millis().saturating_sub(begin))
+    fleet_agent::wall_time().since(Timestamp::from_millis(begin))
 }
 
 fn until_wall(at: u64) -> Duration {
-    Duration::from_millis(at.saturating_sub(wall_millis()))
+    Timestamp::from_millis(at).since(fleet_agent::wall_time())
 }
 
 #[cfg(test)]

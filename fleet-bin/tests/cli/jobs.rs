@@ -68,7 +68,7 @@ async fn job_states_are_shown() {
     assert!(applied.stderr.contains("nothing to do"), "{applied}");
     assert_eq!(cluster.desired("ok.service").await, "inactive");
     let started = cluster.run("start ok").await.ok();
-    assert_eq!(started.stdout, "Unit ok.service succeeded\n");
+    assert!(started.stdout.starts_with("Unit ok.service succeeded"), "{started}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -79,7 +79,7 @@ fn job_row(job: &JobEntity) -> Vec<String> {
 fn details(job: &JobEntity) -> String {
     let JobEntity { name, summary, reason, .. } = job;
     let span = |millis: Option<u64>| millis.map_or_else(|| "none".to_owned(), format_duration);
-    let mut text = format!("Job {name} is {}\n", summary.text);
+    let mut text = format!("Job {name}: {}\n", summary.text);
     if !reason.is_empty() {
         text += &format!("Waiting: {reason}\n");
     }
