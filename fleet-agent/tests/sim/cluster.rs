@@ -13,6 +13,7 @@ use fleet_unitfile::UnitName;
 use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 
+use crate::clock;
 use crate::history::History;
 use crate::host::Host;
 use crate::safety::Safety;
@@ -64,6 +65,7 @@ impl Cluster {
 
     /// Starts a cluster after configuring its machines.
     pub(crate) async fn start_with(machines: usize, make: impl FnOnce(&[Host])) -> Self {
+        clock::begin();
         let store = Arc::new(MemoryStore::new());
         let authors = Authors::default();
         let way = |author| Arc::new(Spy { author, authors: authors.clone(), store: store.clone() });

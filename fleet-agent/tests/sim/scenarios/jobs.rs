@@ -11,6 +11,7 @@ use fleet_core::schedule::{HistoryEntry, RunEnd};
 use fleet_core::unit::ExitStatus;
 
 use crate::cluster::{Cluster, TTL};
+use crate::host::Host;
 use crate::units::{SUCCEEDS, name};
 
 const JOB: &str = "j.service";
@@ -39,7 +40,7 @@ impl Cluster {
     /// Returns how often each generation of a unit was started, on all machines.
     fn starts(&self, unit: &str) -> BTreeMap<u64, usize> {
         let mut starts = BTreeMap::new();
-        for event in self.hosts.iter().flat_map(|host| host.events()) {
+        for event in self.hosts.iter().flat_map(Host::events) {
             if let Call::Start(name, generation) | Call::Restart(name, generation) = event.call
                 && name.as_str() == unit
             {
@@ -262,7 +263,7 @@ async fn schedule_makes_one_run_per_elapse() {
     let runs = now.units().filter(|unit| unit.name.as_str().starts_with("s-"));
     assert!(runs.count() <= 5, "the units of earlier runs are removed");
     let mut starts = BTreeMap::<String, usize>::new();
-    for event in cluster.hosts.iter().flat_map(|host| host.events()) {
+    for event in cluster.hosts.iter().flat_map(Host::events) {
         if let Call::Start(unit, _) | Call::Restart(unit, _) = event.call {
             *starts.entry(unit.to_string()).or_default() += 1;
         }
