@@ -228,6 +228,10 @@ impl Agenda {
             self.pending.extend(self.schedules.get(unit).cloned());
             self.pending.insert(unit.clone());
         }
+        // No change of a unit comes with a request to a schedule.
+        let is_requested = |record: &ScheduleRecord| record.requests.run_now > record.state.run_now;
+        let requested = snapshot.schedules().filter(|(_, record)| is_requested(record));
+        self.pending.extend(requested.map(|(unit, _)| unit.clone()));
         // Any of them may run on one of these machines.
         let all = !changes.machines.is_empty();
         let is_due = |due: &Option<Timestamp>| all || due.is_some_and(|due| due <= now);

@@ -39,7 +39,9 @@ pub(crate) fn begin() {
 
 /// Returns the start of the simulation, the same for all clocks of a thread.
 fn beginning() -> Instant {
-    BEGINNING.get().expect("a clock belongs to a cluster, which has started")
+    let at = BEGINNING.get().unwrap_or_else(Instant::now);
+    BEGINNING.set(Some(at)); // daemons without a cluster begin with their first clock
+    at
 }
 
 /// Returns the date, by a wall clock that was never set.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fleet_agent::testing::{Behaviour, Call};
 use fleet_core::TargetState;
 use fleet_core::job::{AttemptEnd, JobOutcome, JobPhase, JobRecord};
+use fleet_core::schedule::ScheduleRequest::RunNow;
 use fleet_core::schedule::{HistoryEntry, RunEnd};
 use fleet_core::unit::ExitStatus;
 
@@ -304,4 +305,20 @@ async fn ended_run_that_starts_again_is_not_removed() {
     cluster.wait(Duration::from_secs(5)).await;
     assert_eq!(cluster.starts(run.as_str()).len(), 2);
     assert!(cluster.history.now().unit(run.as_str()).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_to_run_now_is_handled_between_elapses() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("s.service", "RunOnce=true\nSchedule=*-*-* 00:00").await;
+    cluster.wait(Duration::from_secs(60)).await;
+    for requests in 1..=2 {
+        let run = format!("s-manual-{requests}.service");
+        let requested = cluster.registry.request_schedule(&name("s.service"), RunNow).await;
+        requested.expect("the schedule is stored");
+        cluster.wait(Duration::from_secs(5)).await;
+        let [on] = cluster.active_on(&run)[..] else { panic!("{run} does not run") };
+        cluster.hosts[on].fake().exit(&name(&run), 0);
+        cluster.wait(Duration::from_secs(60)).await;
+    }
 }
