@@ -27,6 +27,11 @@ pub trait Clock: Send + Sync + 'static {
         self.sleep_until(self.now().after(duration)).await;
     }
 
+    /// Returns the wall clock time, as the time since 1970 (UTC). It may be set back.
+    fn wall(&self) -> Timestamp {
+        wall_time()
+    }
+
     /// Returns an identifier of the origin of this clock's timestamps. A timestamp that an earlier
     /// process stored is valid in this process only if both have the same origin. `None` means that
     /// timestamps of other processes are meaningless.

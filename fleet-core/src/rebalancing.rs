@@ -159,6 +159,7 @@ mod tests {
             systemd,
             problem: None,
             health: None,
+            output: Vec::new(),
         });
     }
 

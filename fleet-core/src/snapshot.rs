@@ -1,17 +1,21 @@
 //! Snapshots of the cluster state at one revision of the store.
 
-use std::fmt;
+mod states;
+
 use std::ops::RangeFrom;
 use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
+use crate::job::JobRecord;
 use crate::map::Map;
 use crate::rebalancing::Rebalancing;
 use crate::rollout::{RolloutId, RolloutRecord};
+use crate::schedule::ScheduleRecord;
 use crate::{
     Epoch, Machine, MachineId, Metadata, Placement, Reason, Revision, TargetState, Unit, UnitState,
 };
+use states::States;
 
 /// The cluster state at one revision.
 ///
@@ -35,6 +39,8 @@ pub struct Snapshot {
     faults: Map<UnitName, Arc<Fault>>,
     dynamic_metadata: Map<MachineId, Arc<Metadata>>,
     rollouts: Map<RolloutId, Arc<RolloutRecord>>,
+    jobs: Map<UnitName, Arc<JobRecord>>,
+    schedules: Map<UnitName, Arc<ScheduleRecord>>,
 }
 
 /// A key of the placement index: a machine and a unit on it. `unit` is `None` only in a search key,
@@ -53,13 +59,6 @@ impl PlacementKey {
     fn first_on(machine: &MachineId) -> RangeFrom<Self> {
         Self { machine: machine.clone(), unit: None }..
     }
-}
-
-/// States of one unit. Nearly every unit is on one machine only.
-#[derive(Clone)]
-enum States {
-    One(Arc<UnitState>),
-    Many(Map<MachineId, Arc<UnitState>>),
 }
 
 /// A stored unit that cannot be decoded. It does not affect other units.
@@ -215,6 +214,28 @@ impl Snapshot {
         self.rollouts.get(&id)
     }
 
+    /// Returns the jobs, in order of their unit names. They include the ended ones.
+    pub fn jobs(&self) -> impl ExactSizeIterator<Item = (&UnitName, &Arc<JobRecord>)> {
+        self.jobs.iter()
+    }
+
+    /// Returns the job of a unit.
+    #[must_use]
+    pub fn job(&self, unit: &str) -> Option<&Arc<JobRecord>> {
+        self.jobs.get(unit)
+    }
+
+    /// Returns the schedules, in order of their unit names.
+    pub fn schedules(&self) -> impl ExactSizeIterator<Item = (&UnitName, &Arc<ScheduleRecord>)> {
+        self.schedules.iter()
+    }
+
+    /// Returns the schedule of a unit.
+    #[must_use]
+    pub fn schedule(&self, unit: &str) -> Option<&Arc<ScheduleRecord>> {
+        self.schedules.get(unit)
+    }
+
     /// Returns the current state of a unit: the state that its agent last requested from the
     /// service manager.
     ///
@@ -332,6 +353,26 @@ impl Snapshot {
         self.rollouts.remove(&id);
     }
 
+    /// Adds or replaces the job of a unit.
+    pub fn put_job(&mut self, unit: UnitName, record: JobRecord) {
+        self.jobs.insert(unit, Arc::new(record));
+    }
+
+    /// Removes the job of a unit.
+    pub fn remove_job(&mut self, unit: &str) {
+        self.jobs.remove(unit);
+    }
+
+    /// Adds or replaces the schedule of a unit.
+    pub fn put_schedule(&mut self, unit: UnitName, record: ScheduleRecord) {
+        self.schedules.insert(unit, Arc::new(record));
+    }
+
+    /// Removes the schedule of a unit.
+    pub fn remove_schedule(&mut self, unit: &str) {
+        self.schedules.remove(unit);
+    }
+
     /// Sets one pair of a machine's run-time metadata.
     pub fn put_dynamic_metadata(&mut self, machine: MachineId, key: String, value: String) {
         let mut pairs = self.dynamic_metadata.get(&machine).cloned().unwrap_or_default();
@@ -348,43 +389,6 @@ impl Snapshot {
         if pairs.is_empty() {
             self.dynamic_metadata.remove(machine);
         }
-    }
-}
-
-impl States {
-    fn get(&self, machine: &str) -> Option<&Arc<UnitState>> {
-        match self {
-            Self::One(state) => Some(state).filter(|state| state.machine.as_str() == machine),
-            Self::Many(states) => states.get(machine),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Arc<UnitState>> {
-        let (one, many) = match self {
-            Self::One(state) => (Some(state), None),
-            Self::Many(states) => (None, Some(states.values())),
-        };
-        one.into_iter().chain(many.into_iter().flatten())
-    }
-
-    fn put(&mut self, state: Arc<UnitState>) {
-        match self {
-            Self::One(one) if one.machine == state.machine => *one = state,
-            Self::One(one) => {
-                let mut states = Map::default();
-                states.insert(one.machine.clone(), one.clone());
-                states.insert(state.machine.clone(), state);
-                *self = Self::Many(states);
-            }
-            Self::Many(states) => drop(states.insert(state.machine.clone(), state)),
-        }
-    }
-}
-
-/// Formats both variants alike, as a list of states.
-impl fmt::Debug for States {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
     }
 }
 

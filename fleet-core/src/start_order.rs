@@ -4,6 +4,7 @@ use std::fmt;
 
 use fleet_unitfile::UnitName;
 
+use crate::job::{JobOutcome, JobPhase};
 use crate::{ActiveState, MachineId, Snapshot, TargetState, Unit, UnitState};
 
 /// A unit of a `StartAfter=` that has not run yet, so the start has to wait.
@@ -34,6 +35,10 @@ pub enum BlockerCause {
     NotStarted(MachineId),
     /// The unit was started on the machine, and is in this state.
     State(MachineId, ActiveState),
+    /// The unit is a job that has not succeeded. `None` if the job does not exist yet.
+    Job(Option<JobPhase>),
+    /// The unit is a schedule, which never runs itself.
+    Schedule,
 }
 
 impl fmt::Display for StartBlocker {
@@ -50,6 +55,14 @@ impl fmt::Display for StartBlocker {
             BlockerCause::State(machine, ActiveState::Failed) => {
                 write!(f, "has failed on {}", machine.short())
             }
+            BlockerCause::Job(Some(JobPhase::Ended { outcome, .. })) => {
+                write!(f, "has not succeeded: {outcome}")
+            }
+            BlockerCause::Job(Some(JobPhase::Running { machine, .. })) => {
+                write!(f, "is running on {}", machine.short())
+            }
+            BlockerCause::Job(Some(JobPhase::Pending { .. }) | None) => f.write_str("is pending"),
+            BlockerCause::Schedule => f.write_str("is a schedule and never runs itself"),
             BlockerCause::State(machine, state) => write!(f, "is {state} on {}", machine.short()),
         }
     }
@@ -59,7 +72,8 @@ impl fmt::Display for StartBlocker {
 /// The unit may be started once there are none.
 ///
 /// A unit has run if its machine reports the present version, placement and generation of the unit
-/// as active, or as inactive after a successful run. A global unit needs one such machine only.
+/// as active, or as inactive after a successful run. A global unit needs one such machine only. A
+/// job has run once it has succeeded.
 ///
 /// The cost depends on the number of named units, and for a global one on that of its machines.
 #[must_use]
@@ -78,6 +92,12 @@ fn cause(snapshot: &Snapshot, name: &UnitName) -> Option<BlockerCause> {
         let is_unreadable = snapshot.fault(name).is_some();
         return Some(if is_unreadable { BlockerCause::Unreadable } else { BlockerCause::Unknown });
     };
+    if unit.is_schedule() {
+        return Some(BlockerCause::Schedule);
+    }
+    if unit.is_job() {
+        return cause_of_job(snapshot, unit);
+    }
     if unit.desired != TargetState::Launched {
         return Some(BlockerCause::NotLaunched(unit.desired));
     }
@@ -89,6 +109,14 @@ fn cause(snapshot: &Snapshot, name: &UnitName) -> Option<BlockerCause> {
     match state.filter(|state| state.epoch == placement.epoch && is_started(unit, state)) {
         Some(state) => cause_of_state(state),
         None => Some(BlockerCause::NotStarted(placement.machine.clone())),
+    }
+}
+
+fn cause_of_job(snapshot: &Snapshot, unit: &Unit) -> Option<BlockerCause> {
+    let job = snapshot.job(unit.name.as_str()).filter(|job| !job.is_outdated(unit));
+    match job.map(|job| &job.state.phase) {
+        Some(JobPhase::Ended { outcome: JobOutcome::Succeeded, .. }) => None,
+        phase => Some(BlockerCause::Job(phase.cloned())),
     }
 }
 

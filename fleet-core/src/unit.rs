@@ -53,11 +53,27 @@ impl Unit {
         self.requirements.global
     }
 
+    /// Returns `true` if the unit is a job: it runs to completion once (`RunOnce=true`), and has no
+    /// schedule.
+    #[must_use]
+    pub fn is_job(&self) -> bool {
+        self.requirements.is_job()
+    }
+
+    /// Returns `true` if the unit is a schedule (`Schedule=`), of which the leader makes runs.
+    #[must_use]
+    pub fn is_schedule(&self) -> bool {
+        self.requirements.is_schedule()
+    }
+
     /// Returns `true` if the unit belongs on a machine, because it is neither inactive nor a
-    /// template.
+    /// template nor a schedule.
+    ///
+    /// The unit of a schedule never runs itself, whatever its desired state is. Only the runs that
+    /// the leader makes of it are placed, and each of them is a unit with its own name.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.desired != TargetState::Inactive && !self.name.is_template()
+        self.desired != TargetState::Inactive && !self.name.is_template() && !self.is_schedule()
     }
 }
 
@@ -421,4 +437,6 @@ pub struct UnitState {
     pub problem: Option<String>,
     /// Result of the unit's health check. `None` if the unit has no health check, or is not active.
     pub health: Option<Health>,
+    /// Last lines of the output of a job that has ended; empty for every other unit.
+    pub output: Vec<String>,
 }

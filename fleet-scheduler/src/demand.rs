@@ -237,10 +237,10 @@ impl Demand {
         &self.requirements
     }
 
-    /// Returns whether the unit is to run. A template never runs.
+    /// Returns whether the unit is to run. A template never runs, and neither does a schedule.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.wanted && !self.name.is_template()
+        self.wanted && !self.name.is_template() && !self.requirements.is_schedule()
     }
 
     fn edit(&mut self) -> &mut Requirements {
@@ -303,6 +303,15 @@ mod tests {
         for (name, full) in [("db@1", "db@1.service"), ("a.socket", "a.socket"), ("db@*", "db@*")] {
             assert_eq!(full_name(name), full);
         }
+    }
+
+    #[test]
+    fn only_units_that_run_themselves_are_wanted() {
+        let section = |text| Demand::from_unit("a", &format!("[X-Fleet]\n{text}")).unwrap();
+        assert!(section("RunOnce=true\n").is_wanted());
+        assert!(!section("RunOnce=true\n").unwanted().is_wanted());
+        assert!(!section("RunOnce=true\nSchedule=daily\n").is_wanted());
+        assert!(!Demand::new("a@").unwrap().is_wanted());
     }
 
     #[test]

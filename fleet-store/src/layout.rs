@@ -12,6 +12,8 @@
 //! | `intents/<machine>` | the operator's intent for the machine; outlives the machine's presence |
 //! | `rollouts/<number>` | a rollout, with the state of each member |
 //! | `rollouts/<number>/files` | the unit files of the members before and after the rollout |
+//! | `jobs/<unit>` | the job of a unit: its phase and its last attempts |
+//! | `schedules/<unit>` | the schedule of a unit: its requests, unfinished runs and history |
 //! | `orders/rebalancing` | the request to rebalance units, and the progress of the rebalancing |
 //! | `engine/leader` | the leader and its term; bound to the leader's lease |
 //! | `engine/term` | the last term; never deleted |
@@ -120,6 +122,10 @@ pub enum Key {
     Rollout(RolloutId),
     /// Unit files of the members of a rollout.
     RolloutFiles(RolloutId),
+    /// Job of a unit.
+    Job(UnitName),
+    /// Schedule of a unit.
+    Schedule(UnitName),
     /// Request to rebalance units.
     Rebalancing,
     /// Current leader.
@@ -182,6 +188,8 @@ impl Layout {
             Key::Intent(machine) => format!("{prefix}intents/{machine}"),
             Key::Rollout(id) => format!("{prefix}rollouts/{id}"),
             Key::RolloutFiles(id) => format!("{prefix}rollouts/{id}/files"),
+            Key::Job(unit) => format!("{prefix}jobs/{unit}"),
+            Key::Schedule(unit) => format!("{prefix}schedules/{unit}"),
             Key::Rebalancing => format!("{prefix}orders/rebalancing"),
             Key::Leader => format!("{prefix}engine/leader"),
             Key::Term => format!("{prefix}engine/term"),
@@ -230,6 +238,8 @@ impl Layout {
                 Some((id, "files")) => Key::RolloutFiles(id.parse().ok()?),
                 Some(_) => return None,
             },
+            "jobs" => Key::Job(rest.parse().ok()?),
+            "schedules" => Key::Schedule(rest.parse().ok()?),
             "orders" if rest == "rebalancing" => Key::Rebalancing,
             "engine" if rest == "leader" => Key::Leader,
             "engine" if rest == "term" => Key::Term,
@@ -259,13 +269,15 @@ mod tests {
             Key::Placement(machine.clone(), unit.clone()),
             Key::Reason(unit.clone()),
             Key::Revisions(unit.clone()),
-            Key::State(machine.clone(), unit),
+            Key::State(machine.clone(), unit.clone()),
             Key::Machine(machine.clone()),
             Key::Metadata(machine.clone(), "a/b=\u{e9}".to_owned()),
             Key::Intent(machine.clone()),
             Key::Metadata(machine, String::new()),
             Key::Rollout(RolloutId(12)),
             Key::RolloutFiles(RolloutId(12)),
+            Key::Job(unit.clone()),
+            Key::Schedule(unit),
             Key::Rebalancing,
             Key::Leader,
             Key::Term,

@@ -236,6 +236,7 @@ mod tests {
                 systemd: SystemdState::loaded(),
                 problem: None,
                 health: None,
+                output: Vec::new(),
             });
         }
 

@@ -10,11 +10,13 @@
 //!
 //! A sixth task checks that the mirror keeps up with the machine's own writes.
 
+mod attempts;
 mod desired_state;
 mod exclusivity;
 mod execute;
 mod fence;
 mod health;
+mod job_reports;
 mod presence;
 mod prober;
 mod publish;
@@ -32,10 +34,12 @@ use fleet_store::{Mirror, Registry};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::journal::JournalReader;
 use crate::watchdog::{Heartbeat, Watchdog};
 use crate::{AgentMetrics, Clock, ServiceManager, Shutdown, SystemClock};
 use fence::FenceTask;
 use health::HealthTask;
+use job_reports::JobReports;
 use presence::{PresenceTask, WriteVisibilityCheck};
 use publish::Publisher;
 use reconcile::{Reconciler, ReconcilerConfig};
@@ -67,6 +71,8 @@ pub struct AgentConfig {
     pub clock: Arc<dyn Clock>,
     /// Runs the health checks of units.
     pub prober: Arc<dyn HealthProber>,
+    /// Reads the output of jobs that have ended. Without it, no output is reported.
+    pub journals: Option<Arc<dyn JournalReader>>,
 }
 
 impl AgentConfig {
@@ -86,7 +92,8 @@ impl AgentConfig {
     ) -> Self {
         let (token, ttl) = (token.into(), Self::DEFAULT_TTL);
         let (clock, prober) = (Arc::new(SystemClock::start()), Arc::new(SystemProber));
-        Self { machine, token, ttl, registry, mirror, manager, state, clock, prober }
+        let journals = None;
+        Self { machine, token, ttl, registry, mirror, manager, state, clock, prober, journals }
     }
 }
 
@@ -106,6 +113,7 @@ impl Agent {
     #[must_use]
     pub fn start(config: AgentConfig, shutdown: &Shutdown) -> Self {
         let health = HealthTask::new(&config);
+        let jobs = Arc::new(JobReports::new(config.journals.clone()));
         let AgentConfig { machine, token, ttl, registry, mirror, manager, state, clock, .. } =
             config;
         let (id, errors) = (machine.id.clone(), Arc::new(UnitErrors::default()));
@@ -127,6 +135,7 @@ impl Agent {
             clock: clock.clone(),
             state: state.clone(),
             errors: errors.clone(),
+            jobs: jobs.clone(),
             window: stands,
             fenced,
             stopping: Arc::default(),
@@ -138,6 +147,7 @@ impl Agent {
             manager,
             errors,
             health: health.health.clone(),
+            jobs,
             presence: to_publisher.1,
             clock: clock.clone(),
             written,

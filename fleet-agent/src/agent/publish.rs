@@ -13,6 +13,7 @@ use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
 use super::health::UnitHealth;
+use super::job_reports::JobReports;
 use super::unit_errors::{UnitError, UnitErrors, chain};
 use crate::clock::wait_until;
 use crate::watchdog::Heartbeat;
@@ -32,6 +33,7 @@ pub(crate) struct Publisher {
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) errors: Arc<UnitErrors>,
     pub(crate) health: Arc<UnitHealth>,
+    pub(crate) jobs: Arc<JobReports>,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Reports the revision of each write, which the mirror has to reach.
@@ -87,6 +89,7 @@ impl Publisher {
         let mut changes = self.manager.changes();
         let mut errors = self.errors.changes();
         let mut health = self.health.changes();
+        let mut jobs = self.jobs.changes();
         let mut states = PublishedStates::default();
         self.presence.mark_changed();
         loop {
@@ -104,6 +107,7 @@ impl Publisher {
                     self.heartbeat.busy(self.mark_units(&mut states, units)).await;
                 }
                 units = health.next() => states.dirty.extend(units),
+                units = jobs.next() => states.dirty.extend(units),
                 units = changes.next() => {
                     self.heartbeat.busy(self.mark_units(&mut states, units)).await;
                 }
@@ -242,12 +246,14 @@ impl Publisher {
     /// Returns the state to publish for a unit. Returns `None` if this machine neither knows the
     /// unit nor has an error for it.
     async fn state(&self, unit: &UnitName) -> Result<Option<UnitState>, ServiceError> {
-        let Some(managed) = self.manager.get(unit).await? else {
+        let Some(mut managed) = self.manager.get(unit).await? else {
             return Ok(self.errors.get(unit).map(|problem| self.not_loaded(unit, problem)));
         };
         let drift = self.manager.drift(unit).await?;
         let problem = self.errors.reportable(unit, &managed.state);
-        Ok(Some(self.managed(managed, problem, drift)))
+        self.jobs.add_result(&mut managed);
+        let output = self.jobs.output(&managed, &*self.clock).await;
+        Ok(Some(UnitState { output, ..self.managed(managed, problem, drift) }))
     }
 
     fn managed(
@@ -258,16 +264,20 @@ impl Publisher {
     ) -> UnitState {
         let problem = problem.map(|problem| problem.text);
         let health = self.health.reportable(&managed);
+        // An attempt that is recorded and not requested counts as interrupted.
+        let lost = self.jobs.lost_attempt(&managed.unit);
+        let generation = lost.unwrap_or_default().max(managed.known.generation);
         UnitState {
             unit: managed.unit,
             machine: self.machine.clone(),
             hash: managed.known.hash,
             requested: managed.known.requested,
             epoch: managed.known.epoch,
-            generation: managed.known.generation,
+            generation,
             systemd: managed.state,
             problem: problem.or(managed.waits_for).or_else(|| drift.map(|drift| drift.to_string())),
             health,
+            output: Vec::new(),
         }
     }
 
@@ -283,6 +293,7 @@ impl Publisher {
             systemd: SystemdState::new(load, ActiveState::Inactive, "dead"),
             problem: Some(problem.text),
             health: None,
+            output: Vec::new(),
         }
     }
 }
@@ -323,6 +334,7 @@ mod tests {
             manager,
             errors: Arc::clone(errors),
             health: Arc::new(UnitHealth::new(mirror)),
+            jobs: Arc::default(),
             presence,
             clock: Arc::new(crate::SystemClock::start()),
             written: watch::channel(Revision::default()).0,

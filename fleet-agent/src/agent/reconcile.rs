@@ -15,10 +15,12 @@ use fleet_store::registry::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
+use super::attempts::Attempts;
 use super::desired_state::is_fenced;
 use super::exclusivity::PresenceWindow;
 use super::execute::{Executor, Outcome, StartPermit};
 use super::fence::{StartGate, StoppingUnits};
+use super::job_reports::JobReports;
 use super::state::{AgentState, Checkpoint};
 use super::task_tracker::{DesiredUnits, KnownUnits, RETRY, TaskTracker, additive_tasks};
 use super::unit_errors::{UnitErrors, chain};
@@ -44,6 +46,7 @@ pub(crate) struct ReconcilerConfig {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<dyn AgentState>,
     pub(crate) errors: Arc<UnitErrors>,
+    pub(crate) jobs: Arc<JobReports>,
     /// The presence window.
     pub(crate) window: watch::Receiver<Option<PresenceWindow>>,
     /// Publishes the fenced units.
@@ -67,6 +70,7 @@ pub(crate) struct Reconciler {
     covered: Option<Revision>,
     /// Last known desired state of the machine.
     checkpoint: Checkpoint,
+    attempts: Attempts,
     /// Holds back units that must not be started yet.
     gate: StartGate,
     /// Protects units that must not be stopped yet.
@@ -86,6 +90,7 @@ impl Reconciler {
         let (unit_errors, stopping) = (errors.clone(), with.stopping.clone());
         Self {
             tasks: TaskTracker::new(clock.clone(), unit_errors, executor, stopping),
+            attempts: Attempts::new(machine.clone(), with.state.clone(), with.jobs),
             checkpoint: Checkpoint::new(machine.clone(), with.state, with.fenced),
             gate: StartGate::new(&machine, with.ttl, &mirror, window, errors),
             rejoin: RejoinGrace::new(&mirror),
@@ -105,6 +110,7 @@ impl Reconciler {
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
         let heartbeat = self.heartbeat.clone();
         heartbeat.busy(self.checkpoint.load()).await;
+        heartbeat.busy(self.attempts.load()).await;
         let mut wake = MachineChanges::of(&self.mirror, &self.machine);
         let mut changes = self.manager.changes();
         loop {
@@ -189,11 +195,13 @@ impl Reconciler {
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);
         let lineage = self.mirror.lineage();
+        let attempts = self.attempts.apply(&mut desired, &known, &snapshot, lineage.as_ref());
         self.checkpoint.update(&desired, &undecided, &known, lineage).await;
         self.checkpoint.mark_stops(&mut known);
         known.retain(|unit, _| !undecided.contains(unit));
         let seen = self.gate.view(&snapshot, &self.mirror, now);
         let enters_at = self.gate.hold_back(&mut desired, &known, &self.checkpoint, &seen);
+        self.attempts.begin(attempts, &mut desired, &undecided).await;
         self.tasks.forget_old_failures(&desired, &known);
         self.gate.report();
         let again = self.tasks.run_tasks(&desired, &known, now, |tasks| tasks).await;
@@ -215,7 +223,7 @@ impl Reconciler {
             return Some(from);
         }
         let Some(known) = self.known_units().await else { return Some(now.after(RETRY.first)) };
-        let desired = self.checkpoint.unfenced_units();
+        let desired = self.checkpoint.blind_units();
         let again = self.tasks.run_tasks(&desired, &known, now, additive_tasks).await;
         self.tasks.due(now).into_iter().chain(again).min()
     }
@@ -239,6 +247,7 @@ impl Reconciler {
     async fn is_settled(&mut self, outcome: Outcome) -> bool {
         let Some(wanted) = self.tasks.on_outcome(outcome) else { return false };
         self.checkpoint.on_success(&wanted);
+        self.attempts.on_success(&wanted);
         let name = &wanted.unit.name;
         let Ok(Some(found)) = self.manager.get(name).await else { return false };
         let known = BTreeMap::from([(name.clone(), found.known)]);

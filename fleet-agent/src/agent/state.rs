@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{DesiredUnit, Generation, KnownUnit, MachineId, TargetState, Timestamp};
+use fleet_core::{DesiredUnit, Generation, KnownUnit, MachineId, TargetState, Timestamp, Unit};
 use fleet_store::registry::Lineage;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
@@ -22,6 +22,8 @@ use crate::files::write_atomic;
 pub enum StateKey {
     /// The last known desired state of the machine, which is still useful after a reboot.
     DesiredState,
+    /// The attempts of jobs that the machine has begun, which must not run again after a reboot.
+    Attempts,
     /// The time up to which the machine is certainly present, which is meaningless after a reboot.
     Fence,
 }
@@ -36,7 +38,8 @@ pub trait AgentState: Send + Sync + 'static {
     /// The stored content cannot be read.
     async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces the content of an entry. A new desired state is durable once this has returned.
+    /// Replaces the content of an entry. It is durable once this has returned, unless it is the
+    /// fence.
     ///
     /// # Errors
     ///
@@ -54,7 +57,7 @@ pub struct DiskState {
 impl DiskState {
     /// Creates a store in these two directories, which must exist and which no other agent may use.
     ///
-    /// - `lasting` holds the desired state.
+    /// - `lasting` holds the desired state, and the attempts of jobs.
     /// - `until_boot` holds the fence, which is meaningless after a reboot, so a reboot may clear
     ///   this directory. It should be in memory, because the fence is written three times per lease
     ///   duration.
@@ -66,6 +69,7 @@ impl DiskState {
     fn path(&self, key: StateKey) -> PathBuf {
         match key {
             StateKey::DesiredState => self.lasting.join("desired-state.json"),
+            StateKey::Attempts => self.lasting.join("attempts.json"),
             StateKey::Fence => self.until_boot.join("fence.json"),
         }
     }
@@ -85,8 +89,8 @@ impl AgentState for DiskState {
 
     async fn write(&self, key: StateKey, content: Vec<u8>) -> io::Result<()> {
         let path = self.path(key);
-        // The other entry is meaningless after a crash of the machine.
-        let sync = key == StateKey::DesiredState;
+        // The fence is meaningless after a crash of the machine.
+        let sync = key != StateKey::Fence;
         let write =
             move || write_atomic(&path, &content, sync).map_err(|error| with_path(&path, &error));
         run_blocking(write).await
@@ -292,9 +296,11 @@ impl Checkpoint {
         self.persisted.fenced.contains(unit)
     }
 
-    /// Returns the last desired units that are not fenced.
-    pub(crate) fn unfenced_units(&self) -> BTreeMap<UnitName, DesiredUnit> {
-        let units = self.persisted.units.iter().filter(|(_, wanted)| !is_fenced(&wanted.unit));
+    /// Returns the last desired units that may start while the cluster is out of reach: those that
+    /// are neither fenced nor jobs.
+    pub(crate) fn blind_units(&self) -> BTreeMap<UnitName, DesiredUnit> {
+        let may_start = |unit: &Unit| !is_fenced(unit) && !unit.is_job();
+        let units = self.persisted.units.iter().filter(|(_, wanted)| may_start(&wanted.unit));
         units.map(|(unit, wanted)| (unit.clone(), wanted.clone())).collect()
     }
 

@@ -3,12 +3,14 @@
 mod absent_machines;
 #[cfg(test)]
 mod absent_machines_tests;
+mod jobs;
 #[cfg_attr(
     not(feature = "testing"),
     expect(unreachable_pub, reason = "it is public for benchmarks alone")
 )]
 pub(crate) mod planner;
 mod rollouts;
+mod schedules;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -222,6 +224,7 @@ impl Engine {
             _ = &mut renewer.0 => TermEnd::Deposed,
             end = self.run_term(&leadership) => end,
             end = self.run_rollouts(&leadership) => end,
+            end = self.run_jobs(&leadership) => end,
         };
         if let TermEnd::Shutdown = end {
             renewer.end().await;

@@ -1,5 +1,8 @@
 //! The clock of a simulated machine, which may be fast or slow.
 
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,30 +10,43 @@ use fleet_agent::Clock;
 use fleet_core::Timestamp;
 use tokio::time::Instant;
 
+/// The date at the start of the simulation.
+const EPOCH: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
 /// The clock of one boot, shared by all its daemons.
 pub(crate) struct SimClock {
     /// Milliseconds that it counts per second.
     rate: u32,
     origin: String,
+    /// Milliseconds by which its wall clock is ahead.
+    ahead: Arc<AtomicI64>,
 }
 
 impl SimClock {
-    pub(crate) fn new(rate: u32, origin: String) -> Self {
-        Self { rate, origin }
+    pub(crate) fn new(rate: u32, origin: String, ahead: Arc<AtomicI64>) -> Self {
+        Self { rate, origin, ahead }
     }
 }
 
-/// Returns the approximate start of the simulation, the same for all clocks of a thread.
+std::thread_local! {
+    static BEGINNING: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Starts the simulation of this thread: its date is [`EPOCH`] now.
+pub(crate) fn begin() {
+    BEGINNING.set(Some(Instant::now()));
+}
+
+/// Returns the start of the simulation, the same for all clocks of a thread.
 fn beginning() -> Instant {
-    std::thread_local! {
-        static BEGINNING: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) };
-    }
-    BEGINNING.with(|beginning| {
-        // A later runtime of this thread begins later, which makes no difference.
-        let at = beginning.get().unwrap_or_else(Instant::now);
-        beginning.set(Some(at));
-        at
-    })
+    let at = BEGINNING.get().unwrap_or_else(Instant::now);
+    BEGINNING.set(Some(at)); // daemons without a cluster begin with their first clock
+    at
+}
+
+/// Returns the date, by a wall clock that was never set.
+pub(crate) fn date() -> Timestamp {
+    SimClock::new(1000, String::new(), Arc::default()).wall()
 }
 
 async fn wait(time: Duration) {
@@ -51,6 +67,12 @@ impl Clock for SimClock {
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             wait(Duration::from_millis(left)).await;
         }
+    }
+
+    fn wall(&self) -> Timestamp {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let date = EPOCH.as_millis().saturating_add(self.now().as_millis());
+        Timestamp::from_millis(date.saturating_add_signed(ahead))
     }
 
     fn origin(&self) -> Option<String> {

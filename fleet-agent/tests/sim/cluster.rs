@@ -13,6 +13,7 @@ use fleet_unitfile::UnitName;
 use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 
+use crate::clock;
 use crate::history::History;
 use crate::host::Host;
 use crate::safety::Safety;
@@ -64,6 +65,7 @@ impl Cluster {
 
     /// Starts a cluster after configuring its machines.
     pub(crate) async fn start_with(machines: usize, make: impl FnOnce(&[Host])) -> Self {
+        clock::begin();
         let store = Arc::new(MemoryStore::new());
         let authors = Authors::default();
         let way = |author| Arc::new(Spy { author, authors: authors.clone(), store: store.clone() });
@@ -283,6 +285,7 @@ impl Daemon {
         let mut agent =
             AgentConfig::new(machine, token, registry, mirror_of_agent, manager, host.notes());
         agent.ttl = TTL;
+        agent.journals = Some(Arc::new(host.clone()));
         agent.clock = Arc::new(host.clock());
         let mut loops = JoinSet::new();
         let agent = Agent::start(agent, &shutdown);

@@ -1,6 +1,7 @@
 //! One machine: its service manager, its connection to the store, and a record of all calls.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::clock::SimClock;
+use crate::jobs;
 use crate::spy::Wire;
 use crate::units::{self, STOP_LIMIT, STOPPED};
 
@@ -64,6 +66,8 @@ struct State {
     listings: usize,
     /// Rate of its clock, in thousandths.
     rate: u32,
+    /// Milliseconds by which its wall clock is ahead.
+    ahead: Arc<AtomicI64>,
     /// The other machines, if units are checked for running twice.
     others: Vec<Arc<FakeManager>>,
     /// Units whose loaded variant has a behaviour of its own.
@@ -89,6 +93,7 @@ impl Host {
             boots: 1,
             listings: 0,
             rate: 1000,
+            ahead: Arc::default(),
             others: Vec::new(),
             scripted: BTreeSet::new(),
         };
@@ -129,6 +134,11 @@ impl Host {
     /// Sets the rate of its clock for later daemons.
     pub(crate) fn set_rate(&self, rate: u32) {
         self.lock().rate = rate;
+    }
+
+    /// Sets its wall clock, relative to the right time.
+    pub(crate) fn set_wall(&self, seconds: i64) {
+        self.lock().ahead.store(seconds * 1000, Ordering::Relaxed);
     }
 
     /// Checks from now on that protected units do not run twice.
@@ -174,8 +184,11 @@ impl Host {
 
     /// Returns the clock of its daemons.
     pub(crate) fn clock(&self) -> SimClock {
-        let rate = self.lock().rate;
-        SimClock::new(rate, self.token())
+        let (rate, ahead) = {
+            let state = self.lock();
+            (state.rate, state.ahead.clone())
+        };
+        SimClock::new(rate, self.token(), ahead)
     }
 
     /// Reboots the machine: its units and pending calls are gone.
@@ -242,7 +255,8 @@ impl Host {
         self.link().fail_next(0);
         self.link().lose_responses(0);
         self.link().lose_requests(0);
-        for unit in units::all() {
+        self.set_wall(0);
+        for unit in units::all().into_iter().chain(jobs::names()) {
             self.0.fake.release(&unit);
             self.0.fake.clear_failures(&unit);
         }

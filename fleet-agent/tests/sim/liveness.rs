@@ -1,5 +1,7 @@
 //! Liveness: once all faults have ended, the cluster converges within a fixed time, and stays so
-//! (I-21, I-22, I-23), and so do rollouts (I-29).
+//! (I-21, I-22, I-23), and so do rollouts (I-29) and jobs (I-28).
+
+mod jobs;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,6 +35,7 @@ impl Cluster {
             self.hosts[machine].heal();
             self.boot(machine);
         }
+        self.end_schedules().await;
         self.rest().await;
     }
 
@@ -49,7 +52,7 @@ impl Cluster {
 
     /// Waits until the cluster has converged and stays so.
     pub(crate) async fn rest(&mut self) {
-        let bound = BOUND + self.rollout_bound();
+        let bound = BOUND + self.rollout_bound() + self.job_bound();
         let (mut waited, mut last) = (Duration::ZERO, None);
         // After this time without a change, all timers have expired.
         let mut calm = Duration::ZERO;
@@ -57,7 +60,7 @@ impl Cluster {
             self.wait(STEP).await;
             waited += STEP;
             let now = Some((self.calls(), self.history.revision()));
-            let is_calm = self.differences().is_empty() && now == last;
+            let is_calm = now == last && !self.awaits_jobs() && self.differences().is_empty();
             calm = if is_calm { calm + STEP } else { Duration::ZERO };
             last = now;
         }
@@ -112,6 +115,7 @@ impl Cluster {
         if self.history.has_unused_contents() {
             found.push("the contents of former units are left over".to_owned());
         }
+        found.extend(jobs::differences(&now));
         found.extend(self.hosts.iter().flat_map(|host| self.differences_of(host)));
         found
     }
@@ -154,15 +158,24 @@ impl Cluster {
         let wanted: BTreeMap<_, _> = share
             .units
             .iter()
-            .map(|(name, (unit, epoch))| (name.clone(), (unit.hash(), unit.desired, *epoch)))
+            .map(|(name, (unit, epoch))| {
+                // The record of a job decides on its state.
+                let found = has.get(name).filter(|_| unit.is_job());
+                let desired = found.map_or(unit.desired, |(_, requested, _)| *requested);
+                (name.clone(), (unit.hash(), desired, *epoch))
+            })
             .collect();
         if has != wanted {
             found.push(format!("I-21, I-23: {id} has {has:?}, not {wanted:?}"));
         }
         let late = units.iter().filter(|unit| {
             let wanted = share.units.get(&unit.unit).map(|(unit, _)| unit);
-            wanted.is_some_and(|wanted| {
-                wanted.desired == TargetState::Launched && unit.known.generation < wanted.generation
+            wanted.is_some_and(|wanted| match wanted.is_job() {
+                true => !jobs::is_as_recorded(&now, wanted, id, unit.known),
+                false => {
+                    let is_older = unit.known.generation < wanted.generation;
+                    wanted.desired == TargetState::Launched && is_older
+                }
             })
         });
         found.extend(late.map(|unit| format!("I-21: {} on {id} was not restarted", unit.unit)));

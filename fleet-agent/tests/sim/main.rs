@@ -10,6 +10,7 @@ mod clock;
 mod cluster;
 mod history;
 mod host;
+mod jobs;
 mod liveness;
 mod operation;
 mod overstay;

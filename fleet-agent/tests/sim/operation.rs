@@ -9,6 +9,7 @@ use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
 use crate::cluster::Cluster;
+use crate::jobs::{self, JobOperation};
 use crate::rng::Rng;
 use crate::rollouts::RolloutOperation;
 use crate::units::{self, Workload};
@@ -25,6 +26,7 @@ pub(crate) enum Operation {
     Intend { machine: usize, intent: Option<Intent> },
     Rebalance { limits: Option<RebalanceLimits> },
     Rollout(RolloutOperation),
+    Job(JobOperation),
     StoreAway(bool),
     Wait(Duration),
 }
@@ -61,7 +63,7 @@ pub(crate) enum OnUnit {
 impl Operation {
     /// Draws an operation.
     pub(crate) fn draw(rng: &mut Rng, machines: usize, workload: Workload) -> Self {
-        match rng.below(24) {
+        match rng.below(25) {
             0..5 => Self::draw_submit(rng, workload),
             5..8 => {
                 let desired = *rng.pick(&[
@@ -78,12 +80,18 @@ impl Operation {
                 _ => Self::Destroy { unit: draw_unit(rng) },
             },
             10 if rng.below(3) == 0 => Self::StoreAway(rng.below(2) == 0),
-            20 => Self::Intend { machine: rng.below(machines), intent: draw_intent(rng) },
+            20 => Self::draw_intend(rng, machines),
             21 => Self::Rebalance { limits: draw_limits(rng) },
             22 | 23 => Self::Rollout(RolloutOperation::draw(rng)),
+            24 => jobs::draw(rng, machines),
             10..17 => Self::OnMachine { machine: rng.below(machines), what: OnMachine::draw(rng) },
             _ => Self::Wait(Duration::from_millis(1 << rng.below(15))),
         }
+    }
+
+    /// Draws a request to drain or to use a machine.
+    pub(crate) fn draw_intend(rng: &mut Rng, machines: usize) -> Self {
+        Self::Intend { machine: rng.below(machines), intent: draw_intent(rng) }
     }
 
     fn draw_submit(rng: &mut Rng, workload: Workload) -> Self {
@@ -123,6 +131,7 @@ impl Operation {
             }
             Self::Rebalance { limits: None } => accept(registry.end_rebalancing().await),
             Self::Rollout(operation) => operation.happen(cluster).await,
+            Self::Job(operation) => operation.happen(cluster).await,
             Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
             Self::StoreAway(away) => {
                 cluster.hosts.iter().for_each(|host| host.set_unreachable(*away));
@@ -150,7 +159,7 @@ fn draw_limits(rng: &mut Rng) -> Option<RebalanceLimits> {
 }
 
 /// Users may refer to missing or unreadable units.
-fn accept<T: fmt::Debug>(result: Result<T, RegistryError>) {
+pub(crate) fn accept<T: fmt::Debug>(result: Result<T, RegistryError>) {
     let refused = |error: &RegistryError| {
         matches!(error, RegistryError::NotFound { .. } | RegistryError::Value { .. })
     };
@@ -215,7 +224,7 @@ impl OnUnit {
         *rng.pick(&all)
     }
 
-    fn happen(self, host: &crate::host::Host, unit: &UnitName) {
+    pub(crate) fn happen(self, host: &crate::host::Host, unit: &UnitName) {
         let fake = host.fake();
         match self {
             Self::Kill => fake.crash(unit),

@@ -3,6 +3,7 @@
 //! store's content.
 
 mod calls;
+mod jobs;
 mod rollouts;
 pub(crate) mod writes;
 
@@ -12,12 +13,14 @@ use crate::history::History;
 use crate::host::Host;
 use crate::overstay::Overstay;
 use calls::Calls;
+use jobs::Starts;
 use writes::Writes;
 
 /// State kept from one check to the next.
 pub(crate) struct Safety {
     writes: Writes,
     calls: Vec<Calls>,
+    starts: Starts,
     overstay: Overstay,
 }
 
@@ -26,6 +29,7 @@ impl Safety {
         Self {
             writes: Writes::default(),
             calls: (0..machines).map(|_| Calls::default()).collect(),
+            starts: Starts::default(),
             overstay: Overstay::default(),
         }
     }
@@ -39,7 +43,7 @@ impl Safety {
     ) -> Vec<String> {
         let mut violations = self.writes.check(history, before);
         for (calls, host) in self.calls.iter_mut().zip(hosts) {
-            violations.extend(calls.check(host, history));
+            violations.extend(calls.check(host, history, &mut self.starts));
         }
         violations.extend(self.overstay.check(hosts, &history.now()));
         violations

@@ -7,6 +7,7 @@ mod drains;
 mod failures;
 mod fences;
 mod idle_cluster;
+mod jobs;
 mod machines;
 mod rollouts;
 mod start_order;

@@ -49,6 +49,12 @@ pub(crate) const EXITS: usize = 1001;
 /// Variant of a unit file that never becomes active.
 pub(crate) const HANGS: usize = 1002;
 
+/// Variant of a unit file whose start is over when its process succeeds.
+pub(crate) const SUCCEEDS: usize = 1003;
+
+/// Variant of a unit file whose start is over when its process fails.
+pub(crate) const FAILS: usize = 1004;
+
 /// Creates a unit file with this requirement; variants differ in content.
 pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
     let limit = STOP_LIMIT.as_secs();
@@ -79,6 +85,8 @@ pub(crate) fn behaviour(file: &UnitFile) -> Option<Behaviour> {
     match variant {
         EXITS => Some(Behaviour::Exits(1)),
         HANGS => Some(Behaviour::NeverReady),
+        SUCCEEDS => Some(Behaviour::Task(0)),
+        FAILS => Some(Behaviour::Task(1)),
         _ => None,
     }
 }

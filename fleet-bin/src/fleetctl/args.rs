@@ -5,6 +5,7 @@
 //! [`settings`](super::session::settings) checks the values.
 
 pub(super) mod flags;
+pub(super) mod job;
 pub(super) mod ranges;
 pub(super) mod rollout;
 pub(super) mod spelling;
@@ -17,6 +18,7 @@ use clap_complete::Shell;
 use fleet_http::wire::RolloutOptions;
 use fleet_unitfile::check::SystemdVersion;
 
+use super::args::job::{JobCommandArgs, RunArgs, ScheduleCommandArgs};
 use super::args::rollout::RolloutCommandArgs;
 use super::args::subcommands::{
     ApplyArgs, DiffArgs, EventsArgs, HistoryArgs, JournalArgs, ListArgs, LogsArgs, MachineArgs,
@@ -70,6 +72,29 @@ pub(crate) enum Command {
         fleetctl start web.service 'worker@{1..4}'\n  \
         fleetctl start --wait finished --wait-timeout 600 migrate.service")]
     Start(StartArgs),
+    /// Run jobs, which are units with RunOnce=true.
+    ///
+    /// Creates a job from its file, and replaces the file of one that has ended. A job that has
+    /// ended runs again, and an unfinished one is left alone.
+    #[command(after_help = "Exit codes: with --wait, that of the first job that failed: the code \
+        of its last attempt, or 128 plus its signal; 0 success, 1 other failures.\n\n\
+        Examples:\n  \
+        fleetctl run --wait migrate.service\n  \
+        fleetctl run 'import@{1..4}'")]
+    Run(RunArgs),
+    /// Show jobs, with their attempts.
+    #[command(after_help = "Examples:\n  \
+        fleetctl job list --all\n  \
+        fleetctl job status migrate")]
+    Job(JobCommandArgs),
+    /// Show, pause or resume schedules, or run their jobs now.
+    ///
+    /// A schedule makes a job of its unit at each time of Schedule=.
+    #[command(after_help = "Examples:\n  \
+        fleetctl schedule list\n  \
+        fleetctl schedule status backup\n  \
+        fleetctl schedule run-now --wait backup")]
+    Schedule(ScheduleCommandArgs),
     /// Restart units on their machines.
     #[command(after_help = "Examples:\n  \
         fleetctl restart web\n  \
@@ -199,8 +224,8 @@ pub(crate) enum Command {
     /// Move units from full machines to emptier ones, step by step.
     ///
     /// Prints the planned moves first. The engine then moves units until no further move improves
-    /// the balance. Global units, units with Reschedule=never, and units that no other machine
-    /// accepts stay where they are.
+    /// the balance. Global units, jobs, units with Reschedule=never, and units that no other
+    /// machine accepts stay where they are.
     #[command(
         after_help = "Exit codes: 0 success, or nothing to do; 5 with --dry-run: units would \
         move; 1 failure.\n\n\

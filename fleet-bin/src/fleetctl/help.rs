@@ -13,7 +13,7 @@ use super::args::Cli;
 const MAX_COLUMNS: usize = 80;
 
 /// Headings of the command list, each with its commands.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Units",
         &[
@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "diff", "plan", "verify", "history", "rollback", "rollout",
         ],
     ),
+    ("Jobs", &["run", "job", "schedule"]),
     ("Machines", &["list-machines", "machine", "rebalance", "ssh"]),
     (
         "Inspection",

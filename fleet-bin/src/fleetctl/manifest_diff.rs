@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fleet_core::TargetState;
+use fleet_core::{Requirements, Strictness, TargetState};
 use fleet_http::client::UnitUpload;
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
@@ -144,9 +144,24 @@ impl UnitDiff {
         }
     }
 
-    /// Whether the desired state changes.
+    /// Whether the desired state changes. A job that has ended is inactive, and its state only
+    /// changes together with its file.
     pub(crate) fn changes_state(&self) -> bool {
-        self.known.as_ref().is_none_or(|known| known.desired() != Some(self.desired))
+        let has_run = self.desired == TargetState::Launched
+            && self.ended_job().is_some_and(|job| job.hash == self.file.file.hash().to_string());
+        !has_run && self.known.as_ref().is_none_or(|known| known.desired() != Some(self.desired))
+    }
+
+    /// Returns whether the file defines a job or a schedule; `false` for a file with errors.
+    pub(crate) fn is_job_or_schedule(&self) -> bool {
+        let parsed = Requirements::parse(&self.name, &self.file.file, Strictness::Warn);
+        parsed.is_ok_and(|parsed| parsed.requirements.job.is_some())
+    }
+
+    /// Returns the unit's job if it has ended.
+    pub(crate) fn ended_job(&self) -> Option<&wire::JobSummary> {
+        let job = self.known.as_ref()?.job.as_ref();
+        job.filter(|job| job.has_ended)
     }
 
     /// Returns the unit's present desired state; empty for an unknown unit.

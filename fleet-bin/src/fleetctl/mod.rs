@@ -11,7 +11,7 @@
 //! | limit and batch requests, and collect their failures | `concurrent`, `session::machines` |
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
 //! | find problems | `diagnosis`, `ignored_options`, `outdated`, `rebalance_status` |
-//! | run commands | `commands`, `follow` |
+//! | run commands | `commands`, `follow`, `job_follow`, `job_output` |
 //! | print results | `report`, `columns`, `format` |
 //! | report progress | `progress` |
 //!
@@ -26,6 +26,8 @@ mod follow;
 mod format;
 mod help;
 mod ignored_options;
+mod job_follow;
+mod job_output;
 mod local;
 mod manager_check;
 mod manifest_diff;

@@ -94,7 +94,12 @@ impl UnitReport {
     /// Adds the state and the machines of an observation.
     pub(crate) fn with_observation(mut self, observation: &Observation) -> Self {
         let Some(unit) = &observation.unit else { return self };
-        self.state = current_state(unit, &observation.states);
+        self.state = match (&unit.job, &unit.schedule) {
+            (Some(job), _) => job.phase.clone(),
+            (None, Some(schedule)) if schedule.state == "on" => "scheduled".to_owned(),
+            (None, Some(schedule)) if schedule.state == "paused" => "scheduled, paused".to_owned(),
+            (None, _) => current_state(unit, &observation.states),
+        };
         self.machines = match unit.machine_id.as_str() {
             "" => observation.states.iter().map(|state| state.machine_id.clone()).collect(),
             machine => vec![machine.to_owned()],

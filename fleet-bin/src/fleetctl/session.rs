@@ -1,12 +1,12 @@
 //! Requests to the cluster, with errors that name the failed action.
 
 pub(super) mod credentials;
+mod jobs;
+pub(super) mod machines;
 mod rollouts;
 pub(super) mod settings;
 pub(super) mod ssh;
 pub(super) mod tunnel;
-
-pub(super) mod machines;
 
 pub(crate) use machines::is_complete_id;
 
@@ -436,6 +436,12 @@ pub(crate) fn eligible(
 
 /// Returns the error for a failed request. Advice of the client becomes hints.
 fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
+    let is_final = matches!(error, ClientError::Api { status: 401 | 403 | 404, .. });
+    let error = described(what, error);
+    if is_final { error.final_answer() } else { error }
+}
+
+fn described(what: impl std::fmt::Display, error: ClientError) -> CliError {
     match error {
         ClientError::Unreachable { endpoint, cause } if is_forbidden(&*cause) => {
             CliError::failed(format!("no access to the fleetd at {endpoint}"))

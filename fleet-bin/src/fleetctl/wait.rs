@@ -131,6 +131,9 @@ impl Goal {
                 _ => Verdict::failed("it was destroyed meanwhile"),
             };
         };
+        if let Some(verdict) = self.evaluate_job(unit, &observation.states) {
+            return verdict;
+        }
         if let Some(verdict) = self.evaluate_desired(unit) {
             return verdict;
         }
@@ -145,6 +148,44 @@ impl Goal {
             Self::Unplaced => unplaced(unit, &observation.states),
             Self::Gone => Verdict::Pending("the cluster still knows it".into()),
         }
+    }
+
+    /// Evaluates a start or stop of a job, or of a schedule, which is on no machine. Returns `None`
+    /// if the goal does not depend on the job.
+    ///
+    /// The leader makes an ended job inactive, so its desired state is not that of the command.
+    fn evaluate_job(
+        self,
+        unit: &wire::UnitEntity,
+        states: &[wire::UnitStateEntity],
+    ) -> Option<Verdict> {
+        let is_launched = unit.desired() == Some(TargetState::Launched);
+        if unit.schedule.is_some() {
+            return (is_launched && self.is_start()).then_some(Verdict::Reached);
+        }
+        let job = unit.job.as_ref()?;
+        let awaits_end = matches!(self, Self::Finished { .. });
+        match self {
+            _ if self.is_start() && job.has_ended => Some(match job.phase.as_str() {
+                "succeeded" => Verdict::Reached,
+                _ => Verdict::failed(job.text.clone()),
+            }),
+            _ if self.is_start() && is_launched => match (job.attempt, awaits_end) {
+                (0, _) => match unit.machine_id.as_str() {
+                    "" if !unit.reason.is_empty() => Some(Verdict::Stuck(unit.reason.clone())),
+                    _ => Some(Verdict::Pending("its first attempt has not begun".to_owned())),
+                },
+                (_, false) => Some(Verdict::Reached),
+                (_, true) => Some(Verdict::Pending(job.text.clone())),
+            },
+            Self::Stopped if job.has_ended => Some(stopped(unit, states)),
+            _ => None,
+        }
+    }
+
+    /// Whether the goal is that of a start.
+    const fn is_start(self) -> bool {
+        matches!(self, Self::StartRequested | Self::Active { .. } | Self::Finished { .. })
     }
 
     /// Returns a verdict if the unit is broken, or if its desired state is not that of the command,

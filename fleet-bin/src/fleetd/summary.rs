@@ -200,6 +200,7 @@ mod tests {
             },
             problem: None,
             health: None,
+            output: Vec::new(),
         };
         let (running, stopped) =
             (state(ActiveState::Active, "running"), state(ActiveState::Inactive, "dead"));

@@ -168,9 +168,11 @@ impl DaemonParts {
         let agents = self.machines.iter().zip(managers).map(|(setup, manager)| {
             let (machine, token) = (setup.machine.clone(), setup.token.clone());
             let (registry, mirror) = (registry.clone(), mirror.clone());
-            let (manager, state) = (manager.shared(), Arc::new(setup.state()));
+            let LocalMachine { manager, journals } = manager.local_machine();
+            let state = Arc::new(setup.state());
             let mut config = AgentConfig::new(machine, token, registry, mirror, manager, state);
             config.ttl = self.agent_ttl;
+            config.journals = Some(journals);
             Agent::start(config, shutdown)
         });
         agents.collect()

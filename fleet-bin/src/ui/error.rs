@@ -27,7 +27,7 @@ pub(crate) enum Exit {
     Changes,
     /// `fleet-init convert`: some settings could not be converted.
     Lossy,
-    /// `ssh`: exit code of the remote command.
+    /// `ssh`, `run --wait`: exit code of the remote command or job.
     Remote(u8),
     /// The user pressed Ctrl-C.
     Interrupted,
@@ -77,6 +77,8 @@ pub(crate) struct CliError {
     others: Vec<Self>,
     /// Whether no daemon answered.
     is_unreachable: bool,
+    /// Whether the same request would fail again.
+    is_final_answer: bool,
 }
 
 impl CliError {
@@ -85,7 +87,8 @@ impl CliError {
         let message = message.into();
         let (hints, others) = (Vec::new(), Vec::new());
         let exit = Exit::Failure;
-        Self { exit, message, hints, source: None, others, is_unreachable: false }
+        let (is_unreachable, is_final_answer) = (false, false);
+        Self { exit, message, hints, source: None, others, is_unreachable, is_final_answer }
     }
 
     /// Creates an error with exit status [`Usage`](Exit::Usage).
@@ -102,6 +105,16 @@ impl CliError {
     pub(crate) fn unreachable(endpoint: impl fmt::Display) -> Self {
         let error = Self::failed(format!("no fleetd answers at {endpoint}"));
         Self { is_unreachable: true, ..error }
+    }
+
+    /// Marks the error as an answer of a daemon that stays the same if the request is repeated.
+    pub(crate) fn final_answer(self) -> Self {
+        Self { is_final_answer: true, ..self }
+    }
+
+    /// Whether the same request would fail again.
+    pub(crate) fn is_final_answer(&self) -> bool {
+        self.is_final_answer
     }
 
     /// Whether no daemon answered.

@@ -7,19 +7,24 @@ use std::time::Duration;
 
 use fleet_agent::Drift;
 use fleet_core::health::Health;
+use fleet_core::job::JobRecord;
 use fleet_core::unit::{ExitStatus, LoadState};
 use fleet_core::{
     ActiveState, Epoch, Generation, MachineId, Metadata, Reason, Snapshot, SystemdState,
-    TargetState, Unit, UnitState,
+    TargetState, Timestamp, Unit, UnitState,
 };
 use fleet_store::registry::{
-    Leadership, MachineRecord, PlacementWrites, Presence, RemovePlacement, SetPlacement,
+    Leadership, MachineRecord, PlacementWrites, Presence, RecordUpdate, RemovePlacement,
+    SetPlacement, UnitWrite,
 };
 use fleet_store::{Mirror, Registry};
 use fleet_unitfile::UnitName;
 
 /// Longer than any test.
 const TTL: Duration = Duration::from_secs(3600);
+
+/// Time of all transitions of jobs: 28 November 2026, 02:00 UTC.
+const JOB_TIME: Timestamp = Timestamp::from_millis(1_795_831_200_000);
 
 /// Misbehaviour of a unit. A unit without a role runs on the first machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +106,7 @@ impl FakeEngine {
             let seen = progress.borrow_and_update().revision;
             let snapshot = self.mirror.wait_for(seen).await.unwrap();
             self.decide(&snapshot).await;
+            self.advance_jobs(&snapshot).await;
             for (id, presence) in &self.machines {
                 self.act(&snapshot, id, presence).await;
             }
@@ -133,6 +139,31 @@ impl FakeEngine {
         if !writes.is_empty() {
             // After a conflict, the next iteration retries.
             drop(self.leadership.commit(&writes).await);
+        }
+    }
+
+    /// Advances each job as the engine would.
+    async fn advance_jobs(&self, snapshot: &Snapshot) {
+        for unit in snapshot.units().filter(|unit| unit.is_job() && !unit.name.is_template()) {
+            let seen = snapshot.job(unit.name.as_str()).map(|record| &**record);
+            let mut next = match seen {
+                Some(seen) if !seen.is_outdated(unit) => seen.clone(),
+                None if unit.desired != TargetState::Launched => continue,
+                Some(_) | None => JobRecord::new(unit, snapshot.revision, JOB_TIME),
+            };
+            let observed = next.observe(unit, snapshot);
+            let settings = &unit.requirements.job.as_ref().unwrap().settings;
+            let _step = next.state.advance(settings, &observed, JOB_TIME);
+            let mut writes = Vec::new();
+            if next.state.outcome().is_some() && unit.desired != TargetState::Inactive {
+                writes.push(UnitWrite::SetDesired(unit.name.clone(), TargetState::Inactive));
+            }
+            if seen != Some(&next) || !writes.is_empty() {
+                let (unit, next, writes) = (&unit.name, Some(&next), &writes[..]);
+                let update = RecordUpdate { unit, seen, next, writes, snapshot };
+                // After a conflict, the next iteration retries.
+                drop(self.leadership.advance_job(&update, &self.mirror).await);
+            }
         }
     }
 
@@ -171,6 +202,7 @@ impl FakeEngine {
             systemd: SystemdState::loaded(),
             problem: None,
             health: None,
+            output: Vec::new(),
         };
         match role {
             Some(Role::Ignored) => return None,
@@ -178,6 +210,15 @@ impl FakeEngine {
                 state.requested = TargetState::Inactive;
                 state.systemd.load = LoadState::BadSetting;
                 state.problem = Some("PrivateNetwork= needs systemd".to_owned());
+            }
+            _ if unit.is_job() => {
+                let attempt = snapshot.job(unit.name.as_str())?.state.current_attempt();
+                state.requested = TargetState::Loaded;
+                if let Some((_, attempt)) = attempt {
+                    state.requested = TargetState::Launched;
+                    state.generation = attempt.generation();
+                    state.systemd = launched(role, Generation::ZERO);
+                }
             }
             _ if unit.desired == TargetState::Launched => {
                 state.generation = unit.generation;

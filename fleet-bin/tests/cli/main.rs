@@ -11,6 +11,7 @@ mod fake_engine;
 mod fleet_init;
 mod fleetctl;
 mod history;
+mod jobs;
 mod lists;
 mod machines;
 mod monitor;

@@ -9,6 +9,7 @@ mod dev;
 mod etcd;
 mod fleet_init;
 mod health;
+mod jobs;
 mod lineage;
 mod metrics;
 mod moving;

@@ -29,7 +29,7 @@ impl JobState {
     /// | running | attempt has failed, or could not be started | pending |
     /// | running | stop requested | ended: stopped |
     /// | running | deadline has passed | ended: deadline exceeded |
-    /// | running | machine lost, or placed elsewhere | pending |
+    /// | running | interrupted, machine lost, or placed elsewhere | pending |
     /// | pending | stop requested | ended: stopped |
     /// | pending | more counted failures than retries | ended: failed |
     /// | pending | deadline has passed | ended: deadline exceeded |
@@ -43,7 +43,7 @@ impl JobState {
     ) -> JobStep {
         self.resume(seen);
         if let Some(end) = self.attempt_end(settings, seen, now) {
-            self.end_attempt(end, now);
+            self.end_attempt(end, seen, now);
         }
         if let JobPhase::Pending { since } = self.phase {
             if let Some(outcome) = self.pending_outcome(settings, seen, now) {
@@ -93,7 +93,7 @@ impl JobState {
                 let reason = truncated(reason, Self::MAX_REASON);
                 return Some(AttemptEnd::NotStarted { reason });
             }
-            Some(AttemptProgress::Active) | None => {}
+            Some(AttemptProgress::Active | AttemptProgress::Interrupted) | None => {}
         }
         if seen.stop_requested {
             return Some(AttemptEnd::Stopped);
@@ -101,18 +101,30 @@ impl JobState {
         if self.is_past_deadline(settings, now) {
             return Some(AttemptEnd::DeadlineExceeded);
         }
+        if report.is_some_and(|report| report.progress == AttemptProgress::Interrupted) {
+            return Some(AttemptEnd::Interrupted);
+        }
         if seen.lost.contains(machine) {
             return Some(AttemptEnd::MachineLost);
         }
         (seen.placed.as_ref() != Some(machine)).then_some(AttemptEnd::Moved)
     }
 
-    fn end_attempt(&mut self, how: AttemptEnd, now: Timestamp) {
+    /// Returns the earliest begin of the next attempt after one that counts as failed; `None` if no
+    /// attempt has to wait.
+    #[must_use]
+    pub fn retry_at(&self, settings: &JobSettings) -> Option<Timestamp> {
+        let JobPhase::Pending { since } = self.phase else { return None };
+        let delay = retry_delay(self.counted(settings));
+        (!delay.is_zero()).then(|| since.after(delay))
+    }
+
+    fn end_attempt(&mut self, how: AttemptEnd, seen: &JobObservation, now: Timestamp) {
         let next = match &how {
             AttemptEnd::Exited { success: true, .. } => Some(JobOutcome::Succeeded),
             AttemptEnd::Stopped => Some(JobOutcome::Stopped),
             AttemptEnd::DeadlineExceeded => Some(JobOutcome::DeadlineExceeded),
-            AttemptEnd::MachineLost | AttemptEnd::Moved => {
+            AttemptEnd::MachineLost | AttemptEnd::Interrupted | AttemptEnd::Moved => {
                 self.interrupted = self.interrupted.saturating_add(1);
                 None
             }
@@ -128,7 +140,10 @@ impl JobState {
         if let JobPhase::Running { machine, attempt: number, since: begin } =
             std::mem::replace(&mut self.phase, next)
         {
-            self.attempts.push(AttemptRecord { number, machine, begin, end: now, how });
+            let attempt = self.attempt(number);
+            let report = seen.report_of(&machine).filter(|report| report.attempt == attempt);
+            let output = report.map(|report| report.output.clone()).unwrap_or_default();
+            self.attempts.push(AttemptRecord { number, machine, begin, end: now, how, output });
         }
         let excess = self.attempts.len().saturating_sub(Self::MAX_ATTEMPTS);
         self.attempts.drain(..excess);
@@ -194,7 +209,8 @@ impl JobState {
                 }
             }
             JobPhase::Ended { at, .. } => {
-                if settings.keep_for.is_some_and(|keep| now >= at.after(keep)) {
+                let is_over = settings.keep_for.is_some_and(|keep| now >= at.after(keep));
+                if is_over && seen.active().next().is_none() {
                     actions.push(JobAction::Remove);
                 }
             }

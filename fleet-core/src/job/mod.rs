@@ -36,6 +36,7 @@
 //! ```
 
 mod advance;
+mod record;
 mod settings;
 
 use std::collections::BTreeSet;
@@ -45,13 +46,14 @@ use std::time::Duration;
 use crate::unit::ExitStatus;
 use crate::{MachineId, Revision, Timestamp};
 
+pub use record::JobRecord;
 pub use settings::{JobDefinition, SettingError, SettingErrorKind};
 
 /// Settings of a job.
 ///
 /// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
 /// encoding of settings that a new field has to become a part of.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct JobSettings {
     /// Number of further attempts after failed ones (`Retries=`).
     pub retries: u32,
@@ -92,7 +94,8 @@ pub struct JobState {
     pub last_attempt: u32,
     /// Number of attempts that failed by themselves.
     pub failed: u32,
-    /// Number of attempts that ended because their machine was lost or the unit was moved.
+    /// Number of attempts that ended without a fault of the unit; see
+    /// [`is_interruption`](AttemptEnd::is_interruption).
     pub interrupted: u32,
     /// The last ended attempts, oldest first; at most [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS).
     pub attempts: Vec<AttemptRecord>,
@@ -151,6 +154,8 @@ pub struct AttemptRecord {
     pub end: Timestamp,
     /// The kind of the end.
     pub how: AttemptEnd,
+    /// The last lines of its output, as far as the machine has reported them.
+    pub output: Vec<String>,
 }
 
 /// The end of an attempt.
@@ -170,6 +175,8 @@ pub enum AttemptEnd {
     },
     /// The machine was absent for longer than its grace period.
     MachineLost,
+    /// The machine has restarted, or its agent has stopped the unit.
+    Interrupted,
     /// The unit was placed on another machine, or its placement was withdrawn.
     Moved,
     /// A user stopped the unit.
@@ -200,6 +207,8 @@ pub struct AttemptReport {
     pub attempt: AttemptId,
     /// The progress of the attempt on this machine.
     pub progress: AttemptProgress,
+    /// The last lines of the output of an attempt that has ended.
+    pub output: Vec<String>,
 }
 
 /// Progress of an attempt on its machine.
@@ -207,7 +216,7 @@ pub struct AttemptReport {
 pub enum AttemptProgress {
     /// The unit is starting, running or stopping.
     Active,
-    /// The unit has ended, for example after a reboot with an unknown exit status.
+    /// The unit has ended.
     Exited {
         /// Exit status of the main process.
         status: ExitStatus,
@@ -219,6 +228,9 @@ pub enum AttemptProgress {
         /// The reason.
         reason: String,
     },
+    /// The machine has restarted since it recorded the attempt, or its agent has stopped the unit,
+    /// for example during a partition.
+    Interrupted,
 }
 
 /// An action that the leader takes after it has stored the state.
@@ -246,7 +258,7 @@ pub enum JobAction {
         /// The reason.
         reason: JobStopReason,
     },
-    /// Removes the unit from the cluster, because `KeepFor=` is over.
+    /// Removes the unit from the cluster, because `KeepFor=` is over and no attempt is active.
     Remove,
 }
 
@@ -343,7 +355,7 @@ impl AttemptEnd {
     /// Returns whether the attempt ended by no fault of the unit.
     #[must_use]
     pub fn is_interruption(&self) -> bool {
-        matches!(self, Self::MachineLost | Self::Moved)
+        matches!(self, Self::MachineLost | Self::Interrupted | Self::Moved)
     }
 }
 
@@ -382,6 +394,7 @@ impl fmt::Display for AttemptEnd {
             Self::Exited { status, .. } => status.fmt(f),
             Self::NotStarted { reason } => write!(f, "not started: {reason}"),
             Self::MachineLost => f.write_str("machine lost"),
+            Self::Interrupted => f.write_str("interrupted on its machine"),
             Self::Moved => f.write_str("moved to another machine"),
             Self::Stopped => f.write_str("stopped by a user"),
             Self::DeadlineExceeded => f.write_str("stopped at the deadline"),

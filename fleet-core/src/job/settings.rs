@@ -29,7 +29,7 @@ use crate::{Generation, Timestamp};
 /// );
 /// # Ok::<(), fleet_unitfile::NameError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct JobDefinition {
     /// Settings of the job, or of each run if it has a schedule.
     pub settings: JobSettings,
@@ -124,6 +124,8 @@ const RUN_ONCE: &str = "RunOnce";
 const SCHEDULE: &str = "Schedule";
 const SCHEDULE_OPTIONS: [&str; 2] = ["ConcurrencyPolicy", "CatchUp"];
 
+const MIN_DEADLINE: Duration = Duration::from_secs(1);
+
 impl JobDefinition {
     /// Reads the definition from the options of `[X-Fleet]`, which are names and values in the
     /// order of the file. Returns `Ok(None)` for a unit that is not a job.
@@ -139,9 +141,22 @@ impl JobDefinition {
         name: &UnitName,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Option<Self>, Vec<SettingError>> {
+        let options = options.into_iter().map(|(option, value)| (option, value.trim()));
+        Self::read(
+            name,
+            options.map(|(option, value)| (option, Some(value).filter(|it| !it.is_empty()))),
+        )
+    }
+
+    /// Reads the definition as [`parse`](Self::parse) does, but `None` resets an option. An empty
+    /// value is an error, because only the expansion of specifiers makes one.
+    pub(crate) fn read<'a>(
+        name: &UnitName,
+        options: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
+    ) -> Result<Option<Self>, Vec<SettingError>> {
         let mut reader = Reader::default();
         for (index, (option, value)) in options.into_iter().enumerate() {
-            reader.read(index, option, value.trim());
+            reader.read(index, option, value);
         }
         reader.check(name);
         let Reader { mut errors, run_once, job, calendar, concurrency, catch_up, .. } = reader;
@@ -152,6 +167,25 @@ impl JobDefinition {
         let schedule =
             calendar.map(|(calendar, _)| ScheduleSettings { calendar, concurrency, catch_up });
         Ok(run_once.map(|_| Self { settings: job, schedule }))
+    }
+
+    /// Checks a definition that was not [parsed](Self::parse) but built as a value, for the unit
+    /// called `name`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first problem.
+    pub fn validate(&self, name: &UnitName) -> Result<(), SettingErrorKind> {
+        let JobSettings { retries, deadline, .. } = self.settings;
+        if retries > JobSettings::MAX_RETRIES {
+            return Err(SettingErrorKind::Retries { value: retries.to_string() });
+        }
+        if let Some(deadline) = deadline.filter(|it| *it < MIN_DEADLINE) {
+            let value = Timespan::Finite(deadline).to_string();
+            return Err(SettingErrorKind::ShortDeadline { value });
+        }
+        check_type(name)?;
+        self.schedule.as_ref().map_or(Ok(()), |_| check_run_names(name))
     }
 }
 
@@ -171,16 +205,16 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(&mut self, index: usize, option: &str, value: &str) {
+    fn read(&mut self, index: usize, option: &str, value: Option<&str>) {
         let known = JOB_OPTIONS.iter().chain(&SCHEDULE_OPTIONS).chain([&RUN_ONCE, &SCHEDULE]);
         let Some(option) = known.copied().find(|known| *known == option) else {
             return;
         };
         let is_repeated_schedule = option == SCHEDULE && self.index_of(SCHEDULE).is_some();
         self.used.retain(|(used, _)| *used != option);
-        if value.is_empty() {
+        let Some(value) = value else {
             return self.reset(option);
-        }
+        };
         self.used.push((option, index));
         let first = self.calendar.as_ref().map(|(_, text)| text.clone());
         if let (true, Some(first)) = (is_repeated_schedule, first) {
@@ -204,7 +238,7 @@ impl Reader {
             "Retries" => self.job.retries = retries(value)?,
             "Deadline" => {
                 let deadline = timespan(option, value)?;
-                if deadline.is_some_and(|deadline| deadline < Duration::from_secs(1)) {
+                if deadline.is_some_and(|deadline| deadline < MIN_DEADLINE) {
                     return Err(SettingErrorKind::ShortDeadline { value: value.to_owned() });
                 }
                 self.job.deadline = deadline;
@@ -255,13 +289,13 @@ impl Reader {
         let Some(index) = self.run_once else {
             return;
         };
-        if !matches!(name.unit_type(), UnitType::Service | UnitType::Container) {
-            return self.refuse(index, SettingErrorKind::Type { unit: name.clone() });
+        if let Err(kind) = check_type(name) {
+            return self.refuse(index, kind);
         }
         if let Some(index) = self.index_of(SCHEDULE)
-            && let Err(cause) = longest_run_name(name)
+            && let Err(kind) = check_run_names(name)
         {
-            self.refuse(index, SettingErrorKind::RunName { unit: name.clone(), cause });
+            self.refuse(index, kind);
         }
     }
 
@@ -280,6 +314,20 @@ impl Reader {
     fn refuse(&mut self, index: usize, kind: SettingErrorKind) {
         self.errors.push(SettingError { index, kind });
     }
+}
+
+/// Checks that units of this type run to completion.
+fn check_type(name: &UnitName) -> Result<(), SettingErrorKind> {
+    match name.unit_type() {
+        UnitType::Service | UnitType::Container => Ok(()),
+        _ => Err(SettingErrorKind::Type { unit: name.clone() }),
+    }
+}
+
+/// Checks that the names of all runs of the unit are valid.
+fn check_run_names(name: &UnitName) -> Result<(), SettingErrorKind> {
+    let error = |cause| SettingErrorKind::RunName { unit: name.clone(), cause };
+    longest_run_name(name).map_err(error)
 }
 
 /// Checks the longest names that runs of the unit can have.
@@ -331,34 +379,42 @@ impl SettingError {
     /// Returns how to correct the error.
     #[must_use]
     pub fn help(&self) -> String {
-        match &self.kind {
-            SettingErrorKind::NotABoolean { .. } => "write true or false".into(),
-            SettingErrorKind::Retries { .. } => {
+        self.kind.help()
+    }
+}
+
+impl SettingErrorKind {
+    /// Returns how to correct the error.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::NotABoolean { .. } => "write true or false".into(),
+            Self::Retries { .. } => {
                 format!("write a number from 0 to {}", JobSettings::MAX_RETRIES)
             }
-            SettingErrorKind::Timespan { option, .. } => {
+            Self::Timespan { option, .. } => {
                 format!("write numbers with units, as in {option}=1h 30min, or infinity")
             }
-            SettingErrorKind::ShortDeadline { .. } => {
+            Self::ShortDeadline { .. } => {
                 "write at least 1s, or remove the option for no deadline".into()
             }
-            SettingErrorKind::Calendar { .. } => {
+            Self::Calendar { .. } => {
                 "write an event as for OnCalendar, as in Schedule=Mon..Fri 02:00 Europe/Berlin"
                     .into()
             }
-            SettingErrorKind::RepeatedSchedule { .. } => {
+            Self::RepeatedSchedule { .. } => {
                 "keep one of them, write one event for both as in Mon,Thu 02:00, or make two units"
                     .into()
             }
-            SettingErrorKind::Choice { option: "CatchUp", .. } => "write once or none".into(),
-            SettingErrorKind::Choice { .. } => "write allow, forbid or replace".into(),
-            SettingErrorKind::Missing { option, needs } => {
+            Self::Choice { option: "CatchUp", .. } => "write once or none".into(),
+            Self::Choice { .. } => "write allow, forbid or replace".into(),
+            Self::Missing { option, needs } => {
                 format!("add {needs}, or remove {option}")
             }
-            SettingErrorKind::Type { .. } => {
+            Self::Type { .. } => {
                 "move the option to the .service or .container that does the work".into()
             }
-            SettingErrorKind::RunName { .. } => "shorten the name of the unit".into(),
+            Self::RunName { .. } => "shorten the name of the unit".into(),
         }
     }
 }

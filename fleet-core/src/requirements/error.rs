@@ -8,6 +8,7 @@ use fleet_unitfile::{Location, NameError, Span, UnitName};
 use super::{FleetOption, MetadataProblem};
 use crate::expression::{ExpressionError, ExpressionProblem};
 use crate::health::HealthCheckError;
+use crate::job::SettingErrorKind;
 use crate::pattern::{PatternError, Peer};
 use crate::requirements::values;
 use crate::resources::AmountError;
@@ -171,6 +172,20 @@ pub enum RequirementErrorKind {
         /// The line of the first check.
         line: usize,
     },
+    /// An option of a job or its schedule is invalid.
+    Job {
+        /// The error of the job.
+        cause: SettingErrorKind,
+    },
+    /// An option of `[Service]` keeps a job from running to completion once.
+    JobService {
+        /// `Restart` or `RemainAfterExit`.
+        option: &'static str,
+        /// The value as written.
+        value: String,
+        /// The line of `RunOnce=true`.
+        line: usize,
+    },
     /// Two options are mutually exclusive.
     MutuallyExclusive {
         /// The option that comes first in the file. The error is reported at this option.
@@ -278,6 +293,10 @@ impl fmt::Display for RequirementErrorKind {
             Self::SeveralHealthChecks { line } => {
                 write!(f, "HealthCheck is already set to another check (line {line})")
             }
+            Self::Job { cause } => cause.fmt(f),
+            Self::JobService { option, value, line } => {
+                write!(f, "{option}={value} cannot be used together with RunOnce (line {line})")
+            }
             Self::MutuallyExclusive { one, other, line } => {
                 write!(f, "{one} cannot be used together with {other} (line {line})")
             }
@@ -347,6 +366,15 @@ impl RequirementErrorKind {
             Self::SeveralHealthChecks { .. } => {
                 "keep one of them, or clear the first one by HealthCheck=".into()
             }
+            Self::Job { cause } => cause.help(),
+            Self::JobService { option: "Restart", .. } => {
+                "remove Restart: with RunOnce, Retries of [X-Fleet] sets the number of further \
+                 attempts"
+                    .into()
+            }
+            Self::JobService { option, .. } => {
+                format!("remove {option}: a job ends when its processes have ended")
+            }
             Self::MutuallyExclusive { one, other, .. } => together_help(*one, *other),
             Self::TooMany { .. } => "use patterns, or leave some out".into(),
             Self::PeerExcluded { option, .. } => {
@@ -378,6 +406,13 @@ fn metadata_help(value: &str, problem: MetadataProblem) -> String {
 }
 
 fn together_help(one: FleetOption, other: FleetOption) -> String {
+    if [one, other].contains(&FleetOption::RunOnce) {
+        let other = if one == FleetOption::RunOnce { other } else { one };
+        return match other {
+            FleetOption::Global => "remove one of them: a job runs on one machine".into(),
+            _ => format!("remove {other}: the exit status of a job decides about its success"),
+        };
+    }
     if [one, other].contains(&FleetOption::Global) {
         return "remove one of them: with Global, only MachineMetadata, MachineMetadataExpr, \
                 Conflicts, OnPartition, StartAfter and health checks apply"

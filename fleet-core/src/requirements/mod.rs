@@ -4,6 +4,7 @@
 mod error;
 mod errors;
 mod health;
+mod job;
 mod option;
 mod parse;
 mod validate;
@@ -15,6 +16,7 @@ use std::fmt;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::health::HealthCheck;
+use crate::job::JobDefinition;
 use crate::pattern::Peer;
 use crate::{Expression, Machine, MachineId, Pattern, Resources};
 
@@ -71,6 +73,9 @@ pub struct Requirements {
     pub start_after: Vec<UnitName>,
     /// `HealthCheck=` and the options that adjust it: the health check of the running unit.
     pub health_check: Option<HealthCheck>,
+    /// `RunOnce=true` and the options of jobs and schedules. `None` if the unit is neither a job
+    /// nor a schedule.
+    pub job: Option<JobDefinition>,
 }
 
 impl Requirements {
@@ -88,6 +93,18 @@ impl Requirements {
                 .metadata_expr
                 .as_ref()
                 .is_none_or(|expression| expression.eval(&machine.metadata))
+    }
+
+    /// Returns `true` if the unit is a job: it runs to completion once, and has no schedule.
+    #[must_use]
+    pub fn is_job(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.schedule.is_none())
+    }
+
+    /// Returns `true` if the unit is a schedule. It never runs itself, only its runs do.
+    #[must_use]
+    pub fn is_schedule(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.schedule.is_some())
     }
 }
 
@@ -182,6 +199,12 @@ impl Requirements {
     pub fn with_health_check(self, health_check: impl Into<Option<HealthCheck>>) -> Self {
         Self { health_check: health_check.into(), ..self }
     }
+
+    /// Sets `RunOnce=true`, with the options of jobs and schedules.
+    #[must_use]
+    pub fn with_job(self, job: impl Into<Option<JobDefinition>>) -> Self {
+        Self { job: job.into(), ..self }
+    }
 }
 
 /// The handling of text that fleet v1 silently ignored.
@@ -210,15 +233,16 @@ impl Requirements {
     ///
     /// A line of an option holds one or several values:
     ///
-    /// - `MachineMetadataExpr=`, `Prefer=` and `HealthCheck=`: always one value, the whole line.
+    /// - `MachineMetadataExpr=`, `Prefer=`, `HealthCheck=`, `Deadline=`, `KeepFor=` and
+    ///   `Schedule=`: always one value, the whole line.
     /// - Unit names and patterns: split at blanks, because they contain none.
     /// - Other options: if the line starts and ends with `"`, split at blanks outside quotes,
     ///   without escapes. Otherwise the line is one value.
     ///
     /// If an option occurs several times, lists grow and expressions are joined by `and`. A later
     /// single value (such as `Global=`) overrides the earlier one, but two different `MachineID=`
-    /// or `HealthCheck=` are an error. As in systemd, an empty assignment (`Conflicts=`) resets the
-    /// option, including values under its deprecated name.
+    /// or `HealthCheck=`, and two `Schedule=`, are an error. As in systemd, an empty assignment
+    /// (`Conflicts=`) resets the option, including values under its deprecated name.
     ///
     /// A template is never placed, and values with `%i`, `%n` or `%N` are known only for its
     /// instances. For a template such values are therefore skipped here; they are parsed and
@@ -239,7 +263,7 @@ impl Requirements {
     /// # Errors
     ///
     /// Returns all errors in the section, in source order: unknown options, invalid values, and
-    /// mutually exclusive options.
+    /// mutually exclusive options. For a job or schedule, these include options of `[Service]`.
     pub fn parse(
         name: &UnitName,
         file: &UnitFile,

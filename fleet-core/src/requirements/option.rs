@@ -50,6 +50,22 @@ pub enum FleetOption {
     HealthTimeout,
     /// `HealthThreshold=`: number of consecutive failures that make the unit unhealthy.
     HealthThreshold,
+    /// `RunOnce=`: whether the unit is a job.
+    RunOnce,
+    /// `Retries=`: number of further attempts after failed ones.
+    Retries,
+    /// `Deadline=`: maximum time from the creation of the job to its end.
+    Deadline,
+    /// `KeepFor=`: time after the end at which the unit is removed.
+    KeepFor,
+    /// `CountLost=`: whether an interrupted attempt uses up a retry.
+    CountLost,
+    /// `Schedule=`: the calendar event at which a run of the job is made.
+    Schedule,
+    /// `ConcurrencyPolicy=`: the policy for an elapse while an earlier run is unfinished.
+    ConcurrencyPolicy,
+    /// `CatchUp=`: the policy for missed elapses.
+    CatchUp,
 }
 
 /// Names that fleet v1 deprecated, with the current options.
@@ -63,7 +79,7 @@ const DEPRECATED_NAMES: [(&str, FleetOption); 5] = [
 
 impl FleetOption {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 28] = [
         Self::MachineId,
         Self::MachineOf,
         Self::MachineMetadata,
@@ -84,6 +100,14 @@ impl FleetOption {
         Self::HealthInterval,
         Self::HealthTimeout,
         Self::HealthThreshold,
+        Self::RunOnce,
+        Self::Retries,
+        Self::Deadline,
+        Self::KeepFor,
+        Self::CountLost,
+        Self::Schedule,
+        Self::ConcurrencyPolicy,
+        Self::CatchUp,
     ];
 
     /// Returns the option's name in a unit file.
@@ -110,6 +134,14 @@ impl FleetOption {
             Self::HealthInterval => "HealthInterval",
             Self::HealthTimeout => "HealthTimeout",
             Self::HealthThreshold => "HealthThreshold",
+            Self::RunOnce => "RunOnce",
+            Self::Retries => "Retries",
+            Self::Deadline => "Deadline",
+            Self::KeepFor => "KeepFor",
+            Self::CountLost => "CountLost",
+            Self::Schedule => "Schedule",
+            Self::ConcurrencyPolicy => "ConcurrencyPolicy",
+            Self::CatchUp => "CatchUp",
         }
     }
 
@@ -136,10 +168,33 @@ impl FleetOption {
         matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces | Self::StartAfter)
     }
 
-    /// Returns `true` if the option's values are expressions or commands. Quotation marks belong to
-    /// the value there, so they do not separate values.
+    /// Returns `true` if the option's values are expressions, commands, calendar events or time
+    /// spans. Quotation marks belong to the value there, so they do not separate values.
     pub(super) const fn takes_whole_lines(self) -> bool {
-        matches!(self, Self::MachineMetadataExpr | Self::Prefer | Self::HealthCheck)
+        matches!(
+            self,
+            Self::MachineMetadataExpr
+                | Self::Prefer
+                | Self::HealthCheck
+                | Self::Deadline
+                | Self::KeepFor
+                | Self::Schedule
+        )
+    }
+
+    /// Returns `true` if the option belongs to a job or its schedule.
+    pub(super) const fn defines_job(self) -> bool {
+        matches!(
+            self,
+            Self::RunOnce
+                | Self::Retries
+                | Self::Deadline
+                | Self::KeepFor
+                | Self::CountLost
+                | Self::Schedule
+                | Self::ConcurrencyPolicy
+                | Self::CatchUp
+        )
     }
 
     /// Returns `true` if the option applies to a unit with `HealthCheck=` only.
@@ -192,6 +247,11 @@ mod tests {
             ("OnPartitioned", Some(FleetOption::OnPartition)),
             ("HealthChecks", Some(FleetOption::HealthCheck)),
             ("HealthIntervalSec", Some(FleetOption::HealthInterval)),
+            ("Runonce", Some(FleetOption::RunOnce)),
+            ("Retrys", Some(FleetOption::Retries)),
+            ("Schedules", Some(FleetOption::Schedule)),
+            ("ConcurrentPolicy", Some(FleetOption::ConcurrencyPolicy)),
+            ("OnCalendar", None),
             ("Description", None),
             ("After", None),
             ("X-", None),

@@ -8,6 +8,7 @@ use fleet_unitfile::{OptionView, Span, UnitFile, UnitName};
 
 use super::errors::Reports;
 use super::health::HealthOptions;
+use super::job::JobOptions;
 use super::{
     FleetOption, MetadataProblem, ParsedRequirements, RequirementErrorKind as Kind,
     RequirementErrors, RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness,
@@ -30,10 +31,10 @@ pub(super) struct Spanned<T> {
 /// State of parsing a section.
 pub(super) struct SectionReader<'a> {
     pub(super) name: &'a UnitName,
-    file: &'a UnitFile,
+    pub(super) file: &'a UnitFile,
     pub(super) reports: Reports<'a>,
-    /// Position of the first occurrence of each option except `Global=`. An option that a later
-    /// empty assignment reset has no entry.
+    /// Position of the first occurrence of each option except `Global=` and `RunOnce=`. An option
+    /// that a later empty assignment reset has no entry.
     first_spans: BTreeMap<FleetOption, Span>,
     /// Number of values of each option since its last reset.
     value_counts: BTreeMap<FleetOption, usize>,
@@ -48,6 +49,7 @@ pub(super) struct SectionReader<'a> {
     pub(super) replaces: Vec<Spanned<Pattern>>,
     start_after: Vec<Spanned<UnitName>>,
     pub(super) health: HealthOptions,
+    pub(super) job: JobOptions,
 }
 
 impl<'a> SectionReader<'a> {
@@ -67,6 +69,7 @@ impl<'a> SectionReader<'a> {
             replaces: Vec::new(),
             start_after: Vec::new(),
             health: HealthOptions::default(),
+            job: JobOptions::default(),
         }
     }
 
@@ -79,6 +82,7 @@ impl<'a> SectionReader<'a> {
             }
         }
         self.warn_about_misnamed_sections();
+        self.read_job();
         validate::check(self);
     }
 
@@ -103,6 +107,7 @@ impl<'a> SectionReader<'a> {
     pub(super) fn used(&self, option: FleetOption) -> Option<Span> {
         match option {
             FleetOption::Global => self.global,
+            FleetOption::RunOnce => self.job.run_once,
             _ => self.first_spans.get(&option).copied(),
         }
     }
@@ -126,9 +131,9 @@ impl<'a> SectionReader<'a> {
         };
         let values = values::split(key, option.value());
         if values.is_empty() {
-            return self.reset(key);
+            return self.reset(key, span);
         }
-        if key != FleetOption::Global {
+        if !matches!(key, FleetOption::Global | FleetOption::RunOnce) {
             self.first_spans.entry(key).or_insert(span);
         }
         let Span { start: mut from, end } = option.value_span();
@@ -178,7 +183,7 @@ impl<'a> SectionReader<'a> {
     }
 
     /// Resets an option.
-    fn reset(&mut self, key: FleetOption) {
+    fn reset(&mut self, key: FleetOption, span: Span) {
         self.first_spans.remove(&key);
         self.value_counts.remove(&key);
         match key {
@@ -189,6 +194,7 @@ impl<'a> SectionReader<'a> {
             FleetOption::Replaces => self.replaces.clear(),
             FleetOption::StartAfter => self.start_after.clear(),
             FleetOption::Global => self.global = None,
+            _ if self.job.reset(key, span) => {}
             _ => self.reset_scalar(key),
         }
     }
@@ -199,6 +205,7 @@ impl<'a> SectionReader<'a> {
             FleetOption::MachineMetadataExpr => return self.read_metadata_expr(value, span),
             FleetOption::Prefer => return self.read_preference(value, span),
             FleetOption::HealthCheck => return self.read_health_check(value, span),
+            _ if key.defines_job() => return self.read_job_option(key, value, span),
             _ => {}
         }
         if let Some(resource) = key.reserves() {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::Pattern;
 use crate::health::{HealthCheck, HealthCheckError};
+use crate::job::SettingErrorKind;
 use crate::pattern::Peer;
 
 /// A contradiction in [`Requirements`], reported by [`Requirements::validate`].
@@ -75,6 +76,11 @@ pub enum InvalidRequirements {
         /// The error of the health check.
         cause: HealthCheckError,
     },
+    /// The job or its schedule is invalid.
+    Job {
+        /// The error of the job.
+        cause: SettingErrorKind,
+    },
     /// An option has too many values.
     TooMany {
         /// The option.
@@ -122,6 +128,7 @@ impl fmt::Display for InvalidRequirements {
             Self::HealthCheck { cause } => {
                 write!(f, "the health check is invalid: {cause}: {}", cause.help())
             }
+            Self::Job { cause } => write!(f, "{cause}: {}", cause.help()),
             Self::TooMany { option, limit } => {
                 write!(f, "{option} has more than {limit} values: use patterns, or remove some")
             }
@@ -166,7 +173,9 @@ impl Requirements {
         self.start_after.iter().try_for_each(validate)?;
         self.validate_preferences()?;
         let health = self.health_check.as_ref().map_or(Ok(()), HealthCheck::validate);
-        health.map_err(|cause| InvalidRequirements::HealthCheck { cause })
+        health.map_err(|cause| InvalidRequirements::HealthCheck { cause })?;
+        let job = self.job.as_ref().map_or(Ok(()), |job| job.validate(name));
+        job.map_err(|cause| InvalidRequirements::Job { cause })
     }
 
     /// Returns whether an option has an effect.
@@ -189,6 +198,14 @@ impl Requirements {
             | FleetOption::HealthInterval
             | FleetOption::HealthTimeout
             | FleetOption::HealthThreshold => self.health_check.is_some(),
+            FleetOption::RunOnce
+            | FleetOption::Retries
+            | FleetOption::Deadline
+            | FleetOption::KeepFor
+            | FleetOption::CountLost => self.job.is_some(),
+            FleetOption::Schedule | FleetOption::ConcurrencyPolicy | FleetOption::CatchUp => {
+                self.is_schedule()
+            }
             FleetOption::ReserveCpu | FleetOption::ReserveMemory | FleetOption::ReserveDisk => {
                 option.reserves().is_some_and(|resource| self.reserve[resource] > 0)
             }
@@ -272,10 +289,12 @@ fn validate_name(
 ///   or peers, and replaces no unit.
 /// - A unit that replaces another must be able to run on the other unit's machine, so it cannot
 ///   also have conflicts.
+/// - A job runs once in the cluster, so it cannot be global. Its exit status decides about its
+///   success, so it has no health check.
 ///
 /// Unlike in fleet v1, `MachineID=` and `Conflicts=` are allowed together. The combination only
 /// narrows the choice of machines, and the documentation of fleet v1 does not forbid it.
-pub(super) const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 13] = [
+pub(super) const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 15] = [
     (FleetOption::MachineId, FleetOption::MachineOf),
     (FleetOption::MachineId, FleetOption::Global),
     (FleetOption::MachineId, FleetOption::Replaces),
@@ -289,6 +308,8 @@ pub(super) const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 13] = [
     (FleetOption::Global, FleetOption::Prefer),
     (FleetOption::Global, FleetOption::Spread),
     (FleetOption::Global, FleetOption::Reschedule),
+    (FleetOption::Global, FleetOption::RunOnce),
+    (FleetOption::HealthCheck, FleetOption::RunOnce),
 ];
 
 /// Checks the options of a unit against each other.
@@ -297,6 +318,7 @@ pub(super) fn check(reader: &mut SectionReader<'_>) {
     check_peers(reader);
     check_instance_options(reader);
     check_health_options(reader);
+    reader.check_job_service();
 }
 
 fn check_pairs(reader: &mut SectionReader<'_>) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fleet_unitfile::Calendar;
 use fleet_unitfile::calendar::Zone;
 
+use super::ScheduleSettings;
 use crate::Timestamp;
 
 /// Maximum number of elapses that are counted one by one.
@@ -31,6 +32,14 @@ pub(super) fn next(calendar: &Calendar, zone: &dyn Zone, after: Timestamp) -> Op
     let next = calendar.next_after(Duration::from_millis(after.as_millis()), zone)?;
     let millis = next.as_micros().div_ceil(1000);
     u64::try_from(millis).ok().map(Timestamp::from_millis)
+}
+
+impl ScheduleSettings {
+    /// Returns the first elapse after a time; `None` if the event never occurs again.
+    #[must_use]
+    pub fn next_elapse(&self, zone: &dyn Zone, after: Timestamp) -> Option<Timestamp> {
+        next(&self.calendar, zone, after)
+    }
 }
 
 /// Returns the elapses after `after`, up to `now`.

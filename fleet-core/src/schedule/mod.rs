@@ -41,6 +41,7 @@
 mod advance;
 mod due;
 mod name;
+mod record;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -50,11 +51,13 @@ use fleet_unitfile::Calendar;
 use crate::job::JobOutcome;
 use crate::{Generation, Timestamp};
 
+pub use record::{ScheduleRecord, ScheduleRequest};
+
 /// Settings of a schedule.
 ///
 /// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
 /// encoding of settings that a new field has to become a part of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ScheduleSettings {
     /// The calendar event (`Schedule=`). Without a time zone it is in UTC, because the machines of
     /// a cluster may be in different zones.
@@ -66,7 +69,7 @@ pub struct ScheduleSettings {
 }
 
 /// Treatment of an elapse while an earlier run of the schedule is unfinished.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConcurrencyPolicy {
     /// Both run, up to [`ScheduleState::MAX_RUNS`] at a time.
     Allow,
@@ -78,7 +81,7 @@ pub enum ConcurrencyPolicy {
 }
 
 /// Treatment of elapses that no leader handled in time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CatchUp {
     /// The last of them runs late, as with `Persistent=true` of a systemd timer.
     Once,

@@ -1,5 +1,6 @@
 //! Properties of all `[X-Fleet]` sections.
 
+use fleet_core::job::{JobDefinition, JobSettings};
 use fleet_core::requirements::{FleetOption, ParsedRequirements, RequirementErrors, Reschedule};
 use fleet_core::{Requirements, Resource, Strictness};
 use fleet_unitfile::values::Timespan;
@@ -53,10 +54,16 @@ fn section() -> impl Strategy<Value = String> {
         "http://a/",
         "exec:",
         "3s",
+        "daily",
+        "allow",
+        "once",
     ]);
     let value = prop::collection::vec(pieces, 0..5).prop_map(|pieces| pieces.concat());
     let line = (names, value).prop_map(|(name, value)| format!("{name}={value}\n"));
     let lines = prop::collection::vec(line, 0..6).prop_map(|lines| lines.concat());
+    // Most options of jobs are errors without a job.
+    let job = prop_oneof![3 => Just(""), 1 => Just("RunOnce=true\n")];
+    let lines = (job, lines).prop_map(|(job, lines)| format!("{job}{lines}"));
     // An empty line ends the continuation of a last backslash.
     lines.prop_map(|lines| format!("[X-Fleet]\n{}\n", lines.replace("\\\n", "\\\n\n")))
 }
@@ -110,6 +117,21 @@ fn write_plain(requirements: &Requirements, text: &mut String) {
         line(FleetOption::HealthInterval, &Timespan::Finite(check.interval));
         line(FleetOption::HealthTimeout, &Timespan::Finite(check.timeout));
         line(FleetOption::HealthThreshold, &check.threshold);
+    }
+    requirements.job.iter().for_each(|job| write_job(job, &mut line));
+}
+
+fn write_job(job: &JobDefinition, mut line: impl FnMut(FleetOption, &dyn std::fmt::Display)) {
+    let JobSettings { retries, deadline, keep_for, count_lost } = &job.settings;
+    line(FleetOption::RunOnce, &true);
+    line(FleetOption::Retries, retries);
+    line(FleetOption::CountLost, count_lost);
+    deadline.iter().for_each(|it| line(FleetOption::Deadline, &Timespan::Finite(*it)));
+    keep_for.iter().for_each(|it| line(FleetOption::KeepFor, &Timespan::Finite(*it)));
+    if let Some(schedule) = &job.schedule {
+        line(FleetOption::Schedule, &schedule.calendar);
+        line(FleetOption::ConcurrencyPolicy, &schedule.concurrency);
+        line(FleetOption::CatchUp, &schedule.catch_up);
     }
 }
 

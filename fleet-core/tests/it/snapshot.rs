@@ -25,6 +25,7 @@ fn state(name: &str, machine: &str, requested: TargetState) -> UnitState {
         systemd: SystemdState::loaded(),
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Starts that wait for units of `StartAfter=`.
 
+use fleet_core::job::{JobOutcome, JobPhase, JobRecord};
 use fleet_core::start_order::start_blockers;
 use fleet_core::{
-    ActiveState, Epoch, Generation, MachineId, Requirements, Snapshot, Strictness, SystemdState,
-    TargetState, Unit, UnitState,
+    ActiveState, Epoch, Generation, MachineId, Requirements, Revision, Snapshot, Strictness,
+    SystemdState, TargetState, Timestamp, Unit, UnitState,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -28,6 +29,7 @@ fn active(unit: &Unit) -> UnitState {
         systemd,
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }
 
@@ -138,4 +140,46 @@ fn one_active_machine_suffices_for_a_global_unit() {
     assert_eq!(blockers(&snapshot), "agent.service (StartAfter=), which has failed on m2");
     snapshot.put_state(state("m0", |_| {}));
     assert_eq!(blockers(&snapshot), "");
+}
+
+#[test]
+fn job_blocks_until_it_has_succeeded() {
+    let at = Timestamp::from_millis;
+    let db = unit("db.service", "RunOnce=true");
+    let phases = [
+        JobPhase::Pending { since: at(1) },
+        JobPhase::Running { machine: id("m2"), attempt: 1, since: at(1) },
+        JobPhase::Ended { outcome: JobOutcome::Failed, at: at(2) },
+        JobPhase::Ended { outcome: JobOutcome::Succeeded, at: at(2) },
+    ];
+    let blockers_in = |phase: Option<JobPhase>| {
+        let mut snapshot = Snapshot::default();
+        // The leader sets the desired state of a job that has ended.
+        let has_ended = matches!(phase, Some(JobPhase::Ended { .. }));
+        let desired = if has_ended { TargetState::Inactive } else { TargetState::Launched };
+        snapshot.put_unit(Unit { desired, ..db.clone() });
+        if let Some(phase) = phase {
+            let mut record = JobRecord::new(&db, Revision(1), at(1));
+            record.state.phase = phase;
+            snapshot.put_job(db.name.clone(), record);
+        }
+        blockers(&snapshot, "db.service")
+    };
+    let all: Vec<String> = std::iter::once(None).chain(phases.map(Some)).map(blockers_in).collect();
+    insta::assert_snapshot!(all.join("\n"), @r"
+    db.service (StartAfter=), which is pending
+    db.service (StartAfter=), which is pending
+    db.service (StartAfter=), which is running on m2
+    db.service (StartAfter=), which has not succeeded: failed
+    ");
+}
+
+#[test]
+fn schedule_blocks_forever() {
+    let mut snapshot = Snapshot::default();
+    snapshot.put_unit(unit("db.service", "RunOnce=true\nSchedule=daily"));
+    assert_eq!(
+        blockers(&snapshot, "db.service"),
+        "db.service (StartAfter=), which is a schedule and never runs itself"
+    );
 }

@@ -1,7 +1,11 @@
 //! Requirements that were built as values: what the parser refuses, validation refuses as well.
 
+use std::time::Duration;
+
 use fleet_core::health::{HealthCheck, HealthTarget};
+use fleet_core::job::{JobDefinition, JobSettings};
 use fleet_core::requirements::{Preference, Spread};
+use fleet_core::schedule::ScheduleSettings;
 use fleet_core::{Requirements, Resources, Strictness};
 
 use crate::requirements::parse;
@@ -110,9 +114,70 @@ fn health_cases() -> Vec<Case> {
     ]
 }
 
+fn job() -> JobDefinition {
+    JobDefinition { settings: JobSettings::default(), schedule: None }
+}
+
+fn job_cases() -> Vec<Case> {
+    vec![
+        (
+            with(|it| (it.job, it.global) = (Some(job()), true)),
+            "RunOnce=true\nGlobal=true",
+            "Global cannot be used together with RunOnce: remove one of them",
+        ),
+        (
+            with(|it| {
+                let target = HealthTarget::Tcp { host: "a".to_owned(), port: 1 };
+                it.health_check = Some(HealthCheck::new(target));
+                it.job = Some(job());
+            }),
+            "RunOnce=true\nHealthCheck=tcp://a:1",
+            "HealthCheck cannot be used together with RunOnce: remove one of them",
+        ),
+        (
+            with(|it| {
+                let settings = JobSettings { retries: 1001, ..JobSettings::default() };
+                it.job = Some(JobDefinition { settings, ..job() });
+            }),
+            "RunOnce=true\nRetries=1001",
+            "Retries=1001 is not a number of retries: write a number from 0 to 1000",
+        ),
+        (
+            with(|it| {
+                let deadline = Some(Duration::from_millis(500));
+                let settings = JobSettings { deadline, ..JobSettings::default() };
+                it.job = Some(JobDefinition { settings, ..job() });
+            }),
+            "RunOnce=true\nDeadline=500ms",
+            "Deadline=500ms is too short for any attempt: write at least 1s, or remove the option \
+             for no deadline",
+        ),
+    ]
+}
+
+/// The name decides about these.
+#[test]
+fn validation_refuses_jobs_by_their_names() {
+    let mut wants = with(|it| it.job = Some(job()));
+    let error = wants.validate(&"a.timer".parse().unwrap()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "RunOnce: a.timer is a timer, which never completes: move the option to the .service or \
+         .container that does the work"
+    );
+    let long = format!("{}.service", "a".repeat(230)).parse().unwrap();
+    assert_eq!(wants.validate(&long), Ok(()));
+    let schedule = Some(ScheduleSettings::new("daily".parse().unwrap()));
+    wants.job = Some(JobDefinition { schedule, ..job() });
+    assert_eq!(wants.validate(&"a.container".parse().unwrap()), Ok(()));
+    let error = wants.validate(&long).unwrap_err().to_string();
+    assert!(error.ends_with("names of its runs: shorten the name of the unit"), "{error}");
+}
+
 #[test]
 fn validation_refuses_what_the_parser_refuses() {
-    for (requirements, section, expected) in cases().into_iter().chain(health_cases()) {
+    let cases = cases().into_iter().chain(health_cases()).chain(job_cases());
+    for (requirements, section, expected) in cases {
         let error = requirements.validate(&"web@1.service".parse().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), expected);
         assert!(parse("web@1.service", section, Strictness::Refuse).is_err(), "{section}");

@@ -95,7 +95,9 @@ impl From<RegistryError> for Failure {
             RegistryError::NotFound { .. } => return Self::no_unit(),
             RegistryError::AlreadyExists { .. } => return Self::already_exists(),
             RegistryError::Changed { .. } => return Self::precondition_failed(None),
-            RegistryError::NoRollout { .. } => StatusCode::NOT_FOUND,
+            RegistryError::NoRollout { .. } | RegistryError::NoSchedule { .. } => {
+                StatusCode::NOT_FOUND
+            }
             RegistryError::Conflict
             | RegistryError::NoLineage
             | RegistryError::RolloutRequest(_) => StatusCode::CONFLICT,

@@ -22,7 +22,7 @@ use super::auth::tokens::Rights;
 use super::auth::{ReadPermit, is_preview};
 use super::failure::{Failure, ServerError};
 use super::handlers::{
-    bulk, check, export, health, intents, machines, openapi, plan, put, rebalance, revisions,
+    bulk, check, export, health, intents, jobs, machines, openapi, plan, put, rebalance, revisions,
     rollouts, states, status, units,
 };
 use super::net::limits::ConnectionOrigin;
@@ -94,6 +94,10 @@ fn cluster() -> OpenApiRouter<SharedApi> {
         .routes(routes!(rebalance::rebalance, rebalance::progress, rebalance::end).map(rebalancing))
         .routes(routes!(rollouts::list).map(only_get))
         .routes(routes!(rollouts::get, rollouts::request).map(get_or_post))
+        .routes(routes!(jobs::list).map(only_get))
+        .routes(routes!(jobs::get).map(only_get))
+        .routes(routes!(jobs::list_schedules).map(only_get))
+        .routes(routes!(jobs::get_schedule, jobs::request_schedule).map(get_or_post))
         .routes(routes!(plan::plan).map(only_post))
         .routes(routes!(check::check).map(only_post))
 }

@@ -10,14 +10,17 @@ use fleet_core::{Intent, Placement, Reason, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::{
-    MachineEntity, NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount, ResourceAmounts,
-    ServiceManagerEntity, UnitEntity, UnitOptionEntity, UnitStateEntity,
+    JobView, MachineEntity, NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount,
+    ResourceAmounts, ScheduleView, ServiceManagerEntity, UnitEntity, UnitOptionEntity,
+    UnitStateEntity,
 };
 
 /// Converts a unit for lists, with its options but without its source.
 pub(crate) fn unit(snapshot: &Snapshot, unit: &fleet_core::Unit) -> UnitEntity {
     let options = unit.file.options().map(option).collect();
-    UnitEntity { options, ..unit_summary(snapshot, unit) }
+    let job = JobView::new(unit, snapshot).map(|job| job.summary());
+    let schedule = ScheduleView::new(unit, snapshot).map(|schedule| schedule.summary());
+    UnitEntity { job, options, schedule, ..unit_summary(snapshot, unit) }
 }
 
 /// Converts a unit for events, without options and source.
@@ -76,6 +79,12 @@ pub(crate) fn reason_text(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Strin
     }
     if unit.name.is_template() {
         return "it is a template, and only its instances run".to_owned();
+    }
+    if unit.is_schedule() {
+        return "it is a schedule, and only its runs are placed".to_owned();
+    }
+    if let Some(job) = JobView::new(unit, snapshot).filter(|_| !unit.is_wanted()) {
+        return format!("it is a job: {}", job.summary().text);
     }
     if !unit.is_wanted() {
         return "its desired state is inactive".to_owned();

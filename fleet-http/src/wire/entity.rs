@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ReasonDetail, RebalanceOrder, ServiceManagerEntity};
+use super::{JobSummary, ReasonDetail, RebalanceOrder, ScheduleSummary, ServiceManagerEntity};
 
 /// A unit with its desired and current state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -30,6 +30,9 @@ pub struct UnitEntity {
     /// The unit hash, 40 hexadecimal digits.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
+    /// The job, if the unit is one. Omitted in events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobSummary>,
     /// ID of the machine that the unit is placed on.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
@@ -51,6 +54,9 @@ pub struct UnitEntity {
     /// Reason that the unit is on no machine, as one clause for tables.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason_summary: String,
+    /// The schedule, if the unit has one. Omitted in events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleSummary>,
     /// The unit file, byte for byte. Omitted in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -265,7 +271,7 @@ pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn is_false(flag: &bool) -> bool {
+pub(super) fn is_false(flag: &bool) -> bool {
     !flag
 }
 

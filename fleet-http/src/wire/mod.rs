@@ -9,10 +9,12 @@
 mod check;
 mod convert;
 mod entity;
+mod job;
 mod plan;
 mod request;
 mod revision;
 mod rollout;
+mod schedule;
 mod status;
 
 use hyper::header::HeaderName;
@@ -23,6 +25,7 @@ pub use entity::{
     ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity, UnitPage, UnitStateEntity,
     UnitStatePage, VersionResponse,
 };
+pub use job::{JobAttempt, JobEntity, JobPage, JobSummary};
 pub use plan::{
     BulkReport, DrainReport, HeldUnit, MachineLoad, MachineVerdict, NearestRefusal, PendingMove,
     PlacementExplanation, PlanReport, PlanStep, ReasonDetail, ReasonPeer, RebalanceMove,
@@ -31,15 +34,21 @@ pub use plan::{
 pub use request::{BulkRequest, ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 pub use revision::{UnitRevisionEntity, UnitRevisions};
 pub use rollout::{RolloutCommand, RolloutEntity, RolloutList, RolloutMember, RolloutOptions};
+pub use schedule::{
+    ScheduleCommand, ScheduleEntity, ScheduleHistoryEntry, SchedulePage, ScheduleRun,
+    ScheduleSummary,
+};
 pub use status::{MachineStatus, StatusDetails, UnitStatusReport};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
 };
+pub(crate) use job::JobView;
 pub(crate) use plan::{explanation, plan, rebalance_order};
 pub(crate) use request::{
     decode_bulk, decode_check, decode_import, decode_patch, decode_plan, decode_put,
 };
+pub(crate) use schedule::ScheduleView;
 
 use entity::is_zero;
 

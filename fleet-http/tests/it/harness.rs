@@ -292,6 +292,7 @@ pub(crate) fn running(unit: &str, machine: &str) -> UnitState {
         systemd,
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }
 

@@ -16,6 +16,7 @@ mod harness;
 mod http;
 mod idempotence;
 mod intents;
+mod jobs;
 mod journal;
 mod journal_reconnect;
 mod limits;

@@ -191,13 +191,15 @@ fn move_for_balance(
 }
 
 /// Returns whether a unit that has just left `source` may move for balance. It may not if it is
-/// unreadable, has `Reschedule=never`, or came to `source` only in the same plan.
+/// unreadable or a job, has `Reschedule=never`, or came to `source` only in the same plan.
+///
+/// A move would interrupt a running job, which then begins again.
 fn may_be_moved(state: &State, unit: UnitNo, source: MachineNo) -> bool {
     let slot = &state.units[unit];
     let wants = slot.requirements.as_ref();
     slot.kind == UnitKind::Single
         && slot.placed == source
-        && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
+        && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never && !wants.is_job())
 }
 
 /// Returns the class of the only unit of a group. The unit must not be tied to others, and must

@@ -100,6 +100,7 @@ fn down_units_count_as_recovering_unless_finished() {
             systemd,
             problem: None,
             health: None,
+            output: Vec::new(),
         });
     }
     let request = Rebalance::from_order(&cluster).unwrap();

@@ -260,6 +260,7 @@ proptest! {
             let wants = &cluster.unit(step.unit.as_str()).unwrap().requirements;
             prop_assert_eq!(&step.cause, &StepCause::Rebalanced);
             prop_assert_eq!(wants.reschedule, Reschedule::Always);
+            prop_assert!(!wants.is_job(), "{}", step);
         }
     }
 
@@ -431,5 +432,6 @@ fn state(unit: &UnitName, machine: &str, active: ActiveState) -> UnitState {
         systemd: SystemdState { active, ..SystemdState::loaded() },
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }

@@ -123,7 +123,7 @@ fn drain_with_arbitrary_machine_order_is_detected() {
 
 #[test]
 fn missing_leave_clause_is_detected() {
-    for clause in ["movable", "budget", "max_group_size", "min_available"] {
+    for clause in ["movable", "no_job", "budget", "max_group_size", "min_available"] {
         let found = rebalance_mutation_is_detected(Ranking::LeastLoaded, |rule_set| {
             rule_set.leave_clauses.retain(|(name, _)| *name != clause);
         });

@@ -111,6 +111,7 @@ async fn report_states(registry: &Registry, machine: usize) {
         },
         problem: None,
         health: None,
+        output: Vec::new(),
     };
     let states: Vec<UnitState> = units.map(state).collect();
     presence.publish_states(&states, &[]).await.expect("a write");

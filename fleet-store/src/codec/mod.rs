@@ -10,10 +10,12 @@
 //! Unit files are not JSON: their bytes are stored unchanged after a first line with the format
 //! number.
 
+mod job;
 mod reason;
 mod record;
 mod revisions;
 mod rollout;
+mod schedule;
 
 use std::borrow::Cow;
 
@@ -112,10 +114,12 @@ pub(crate) struct LeaderClaim {
     pub(crate) term: u64,
 }
 
+pub(crate) use self::job::{decode_job, encode_job};
 pub(crate) use self::revisions::{StoredRevision, decode_revisions, encode_revisions};
 pub(crate) use self::rollout::{
     decode_rollout, decode_rollout_files, encode_rollout, encode_rollout_files,
 };
+pub(crate) use self::schedule::{decode_schedule, encode_schedule};
 pub(crate) use reason::{decode_reason, encode_reason};
 pub(crate) use record::{
     decode_claim, decode_content, decode_intent, decode_leader, decode_lineage, decode_placement,
@@ -213,6 +217,8 @@ struct WireState<'a> {
     problem: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     health: Option<WireHealth>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    output: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -255,6 +261,7 @@ pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
         restarts: systemd.restarts,
         problem: state.problem.as_deref().map(shorten),
         health: state.health.as_ref().map(WireHealth::from),
+        output: state.output.clone(),
     })
 }
 
@@ -283,6 +290,7 @@ pub(crate) fn decode_state(
         systemd,
         problem: wire.problem,
         health: wire.health.map(Health::from),
+        output: wire.output,
     })
 }
 

@@ -41,6 +41,15 @@ pub enum RegistryError {
         /// The rollout.
         id: RolloutId,
     },
+    /// The unit has no schedule.
+    #[error(
+        "{unit} has no schedule, or no leader has seen it yet: list the schedules with fleetctl \
+         schedule list"
+    )]
+    NoSchedule {
+        /// The unit.
+        unit: UnitName,
+    },
     /// The phase of the rollout does not admit the request.
     #[error(transparent)]
     RolloutRequest(#[from] RolloutRequestError),

@@ -12,6 +12,7 @@ mod bulk;
 mod destroy;
 mod error;
 mod group_commit;
+mod jobs;
 mod leadership;
 mod presence;
 mod revisions;
@@ -40,6 +41,7 @@ pub use self::bulk::{BulkError, BulkWrite, PlacementsUnchanged, UnitWrite};
 pub use crate::codec::CodecError;
 pub use crate::layout::{ContentId, ContentIdError, Key};
 pub use error::RegistryError;
+pub use jobs::RecordUpdate;
 #[cfg(feature = "embedded")]
 pub(crate) use leadership::RESTORE_JUMP;
 pub use leadership::{

@@ -86,6 +86,7 @@ fn state() -> UnitState {
         systemd,
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ mod embedded;
 mod format;
 mod group_commit;
 mod intents;
+mod jobs;
 mod keyspace;
 mod leadership;
 mod lineage;

@@ -87,5 +87,6 @@ pub(crate) fn state(unit: &str, sub: &str) -> UnitState {
         systemd,
         problem: Some("no such file".to_owned()),
         health: None,
+        output: Vec::new(),
     }
 }

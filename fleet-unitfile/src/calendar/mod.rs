@@ -33,7 +33,7 @@ pub(crate) use crate::calendar::parse::SHORTHANDS;
 /// assert_eq!(calendar.next_after(after, &Utc), Some(monday));
 /// # Ok::<(), fleet_unitfile::calendar::CalendarError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Calendar {
     /// One bit for each weekday, Monday first.
     weekdays: u8,

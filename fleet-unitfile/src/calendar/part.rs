@@ -5,7 +5,7 @@ use std::fmt;
 use crate::calendar::Calendar;
 
 /// The numbers that match a field of a calendar event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Part {
     /// Empty if every number matches.
     ranges: Vec<Range>,
@@ -65,7 +65,7 @@ impl Part {
 
 /// A range such as `5`, `5..9`, `5/2` or `5..9/2`. A range that contains only its first number,
 /// such as `5..6/2`, is stored as that number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Range {
     pub(super) first: u32,
     pub(super) last: Option<u32>,

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_agent::testing::Call;
-use fleet_core::{Epoch, KnownUnit, Revision, Snapshot, TargetState};
+use fleet_core::{Epoch, Generation, KnownUnit, Revision, Snapshot, TargetState, Unit};
 use fleet_scheduler::share;
 use fleet_unitfile::{UnitHash, UnitName};
 
+use super::jobs::{Start, Starts};
 use crate::history::History;
 use crate::host::{Event, Host};
 use crate::units::STOPPED;
@@ -38,13 +39,19 @@ impl Calls {
     }
 
     /// Returns the violations since the last check.
-    pub(super) fn check(&mut self, host: &Host, history: &History) -> Vec<String> {
+    pub(super) fn check(
+        &mut self,
+        host: &Host,
+        history: &History,
+        starts: &mut Starts,
+    ) -> Vec<String> {
         let events = host.events().split_off(self.checked);
         self.checked += events.len();
         let mut violations = Vec::new();
         for event in events {
             let judge = Judge { host, history, event: &event, seen: self.seen };
-            let found = self.judge(&judge);
+            let mut found = self.judge(&judge);
+            found.extend(judge.judge_start(starts));
             let at = (host.id(), event.revision);
             let describe = |text| format!("{}, revision {}: {text}: {event:?}", at.0, at.1);
             violations.extend(found.into_iter().map(describe));
@@ -154,7 +161,7 @@ struct Order {
     hash: UnitHash,
     epoch: Epoch,
     desired: TargetState,
-    generation: fleet_core::Generation,
+    generation: Generation,
 }
 
 /// One event, with the context of its checks.
@@ -166,6 +173,16 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    fn judge_start(&self, starts: &mut Starts) -> Option<&'static str> {
+        let (Call::Start(unit, generation) | Call::Restart(unit, generation)) = &self.event.call
+        else {
+            return None;
+        };
+        let (machine, generation) = (self.host.id(), *generation);
+        let start = Start { machine, unit, generation, event: self.event, seen: self.seen };
+        starts.check(&start, self.history)
+    }
+
     /// Whether a condition on the desired state of a unit on this machine held at any time between
     /// `since` and the event. True if that is unknown.
     fn was_true(
@@ -187,11 +204,24 @@ impl Judge<'_> {
         if share.undecided.contains(unit) {
             return None;
         }
-        Some(share.units.get(unit).map(|(unit, epoch)| Order {
-            hash: unit.hash(),
-            epoch: *epoch,
-            desired: unit.desired,
-            generation: unit.generation,
+        Some(share.units.get(unit).map(|(unit, epoch)| {
+            let (hash, epoch) = (unit.hash(), *epoch);
+            let (desired, generation) = match unit.is_job() {
+                true => self.job_order(snapshot, unit),
+                false => (unit.desired, unit.generation),
+            };
+            Order { hash, epoch, desired, generation }
         }))
+    }
+
+    /// Returns the desired state and the generation of a job, which follow from its record: only
+    /// the current attempt is started.
+    fn job_order(&self, snapshot: &Snapshot, unit: &Unit) -> (TargetState, Generation) {
+        let record = snapshot.job(unit.name.as_str());
+        let attempt = record.and_then(|record| record.state.current_attempt());
+        match attempt.filter(|(machine, _)| *machine == self.host.id()) {
+            Some((_, attempt)) => (TargetState::Launched, attempt.generation()),
+            None => (TargetState::Loaded, Generation::ZERO),
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fleet_core::rollout::{
     Member, MemberId, MemberState, RolloutId, RolloutPhase, RolloutRecord, UnitTarget,
 };
-use fleet_core::{Revision, Snapshot};
+use fleet_core::{Revision, Snapshot, TargetState};
 use fleet_store::registry::Key;
 use fleet_unitfile::UnitName;
 
@@ -107,7 +107,8 @@ impl Rollouts {
 /// Only the leading engine changes units and rollouts without a request of a user.
 fn authority(moment: &Moment, term: Term) -> Vec<String> {
     let Some(author @ Author::Daemon(_)) = moment.author else { return Vec::new() };
-    let is_decision = |key: &Key| matches!(key, Key::Rollout(_) | Key::Unit(_));
+    let is_decision =
+        |key: &Key| matches!(key, Key::Rollout(_) | Key::Unit(_) | Key::Job(_) | Key::Schedule(_));
     let keys = moment.written.iter().map(|(key, _)| key).filter(|key| is_decision(key));
     let text = |key| format!("I-3: {author:?} writes {key:?}, and {:?} leads", term.leader);
     keys.filter(|_| term.leader != Some(author)).map(text).collect()
@@ -120,6 +121,9 @@ fn unexplained(moment: &Moment, before: &Snapshot) -> Vec<String> {
     let mut violations = Vec::new();
     for (key, _) in &moment.written {
         let Key::Unit(unit) = key else { continue };
+        if is_of_job(moment, before, unit) {
+            continue;
+        }
         let (was, is) = (target(before, unit), target(&moment.snapshot, unit));
         let explains = |record: &&Arc<RolloutRecord>| {
             let ends = |member: &Member| match record.rollout.phase {
@@ -138,6 +142,21 @@ fn unexplained(moment: &Moment, before: &Snapshot) -> Vec<String> {
         }
     }
     violations
+}
+
+/// Whether a leader has written a unit for a job or schedule: it stops or removes a job together
+/// with its end, and creates, stops or removes a run together with its schedule.
+fn is_of_job(moment: &Moment, before: &Snapshot, unit: &UnitName) -> bool {
+    let now = &moment.snapshot;
+    let is_written = |key: &Key| moment.written.iter().any(|(written, _)| written == key);
+    let has_ended = now.job(unit.as_str()).is_none_or(|job| job.state.outcome().is_some());
+    let is_down = now.unit(unit.as_str()).is_none_or(|it| it.desired == TargetState::Inactive);
+    if is_written(&Key::Job(unit.clone())) && has_ended && is_down {
+        return true;
+    }
+    let is_run =
+        now.unit(unit.as_str()).or(before.unit(unit.as_str())).is_some_and(|it| it.is_job());
+    is_run && moment.written.iter().any(|(key, _)| matches!(key, Key::Schedule(_)))
 }
 
 fn target(snapshot: &Snapshot, unit: &UnitName) -> Option<UnitTarget> {

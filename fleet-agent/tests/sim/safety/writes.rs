@@ -1,5 +1,5 @@
 //! Writes to the store: their author (I-3), their rules (I-4, I-5), one placement per unit (I-1),
-//! no leftovers (I-7), the limit of units in flight (I-18), and rollouts (I-27, I-29).
+//! no leftovers (I-7), the limit of units in flight (I-18), rollouts (I-27, I-29), and jobs (I-28).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use fleet_scheduler::{
 use fleet_store::registry::Key;
 use fleet_unitfile::UnitName;
 
+use super::jobs::Jobs;
 use super::rollouts::{Rollouts, Term};
 use crate::history::{History, Moment};
 use crate::spy::Author;
@@ -29,6 +30,7 @@ pub(super) struct Writes {
     /// Placements of each unit, key by key.
     places: BTreeMap<UnitName, BTreeSet<MachineId>>,
     rollouts: Rollouts,
+    jobs: Jobs,
 }
 
 impl Writes {
@@ -50,6 +52,7 @@ impl Writes {
             let found = found.chain(self.crowds(moment));
             let term = Term { leader: self.leader, elected: self.elected };
             let found = found.chain(self.rollouts.check(moment, history, term));
+            let found = found.chain(self.jobs.check(moment, history, term));
             let found: Vec<String> = found.chain(decisions(moment, history)).collect();
             if moment.author == Some(Author::Stranger) {
                 continue; // what is made of it matters

@@ -13,7 +13,7 @@ use super::flags::subcommand;
 use crate::ui::names::nearest;
 
 /// Commands that change units: their files, their desired states, or their machines.
-const CHANGING: [&str; 12] = [
+const CHANGING: [&str; 13] = [
     "apply",
     "destroy",
     "drain",
@@ -21,6 +21,7 @@ const CHANGING: [&str; 12] = [
     "load",
     "rebalance",
     "restart",
+    "run",
     "scale",
     "start",
     "stop",

@@ -18,7 +18,6 @@ use super::rollout;
 use super::start::needs_restart;
 use super::upload::{UploadStep, writes};
 use crate::fleetctl::Context;
-use crate::fleetctl::args::rollout::RolloutArgs;
 use crate::fleetctl::args::subcommands::{ApplyArgs, ChangeOptions, ManifestArgs, PlanArgs};
 use crate::fleetctl::args::{VerificationArgs, WaitUntil};
 use crate::fleetctl::concurrent::buffered;
@@ -56,9 +55,9 @@ pub(super) async fn carry_out(
     ask_managers(context, &changed, args.verification).await?;
     let Preview { revision, changes: plan } = preview_plan(context, &changed, &[]).await?;
     let machines = machines_of(context, &plan).await?;
-    let rollout = rollout_options(&args.rollout, &changed);
-    if let Some(options) = rollout.as_ref().filter(|_| is_rolled(&changed)) {
-        context.progress.note(&rollout_note(options));
+    let rollout = rollout::options_for(&args.rollout, &changed);
+    if let Some(options) = rollout.as_ref().filter(|_| rollout::has_members(&changed)) {
+        context.progress.note(&rollout::note(options));
     }
     if args.dry_run {
         let changes = diffs.iter().map(PlannedChange::from_diff).chain(plan.iter().cloned());
@@ -92,12 +91,19 @@ async fn report_unchanged(
     unchanged: &[&UnitDiff],
 ) -> Result<Vec<CliError>, CliError> {
     let states = async |unit: &&UnitDiff| match unit.desired {
+        // The leader repeats the attempts of a job.
+        TargetState::Launched if unit.is_job_or_schedule() => Ok(Vec::new()),
         TargetState::Launched => context.session.states_of(&unit.name).await,
         _ => Ok(Vec::new()),
     };
     let states = CliError::all_or_none(buffered(unchanged.iter().map(states)).await)?;
     let mut errors = Vec::new();
     for (unit, states) in unchanged.iter().zip(states) {
+        if let Some(job) = unit.ended_job().filter(|job| job.phase != "succeeded") {
+            let (name, text) = (&unit.name, &job.text);
+            let help = format!("\"fleetctl run {name}\" runs the job again");
+            context.progress.note(&format!("{name} is unchanged, and {text}\nhelp: {help}"));
+        }
         let missed = missed_goal(unit, &states);
         let outcome = if missed.is_some() { UnitOutcome::Failed } else { UnitOutcome::Unchanged };
         let observation =
@@ -115,6 +121,9 @@ async fn report_unchanged(
 fn missed_goal(unit: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliError> {
     let (name, known) = (&unit.name, unit.known.as_ref()?);
     let is = |what: &str| CliError::failed(format!("{name} matches its file, but {what}"));
+    if unit.ended_job().is_some() {
+        return None;
+    }
     if needs_restart(states) {
         let help = format!("see \"fleetctl logs {name}\"; \"fleetctl start {name}\" tries again");
         let has_failed = states.iter().any(|state| state.systemd_active_state == "failed");
@@ -287,31 +296,6 @@ pub(super) async fn add_instances(
     }
     diffs.extend(added);
     Ok(())
-}
-
-/// Returns the options of the rollout that makes the changes; `None` if they are made at once. By
-/// default, a rollout updates several running instances of one template.
-fn rollout_options(args: &RolloutArgs, changed: &[&UnitDiff]) -> Option<RolloutOptions> {
-    let is_updated = |unit: &&&UnitDiff| {
-        unit.change() == UnitChange::Replace
-            && unit.desired == TargetState::Launched
-            && unit.current_desired() == "launched"
-    };
-    let mut templates = BTreeSet::new();
-    let mut of_updated = changed.iter().filter(is_updated).filter_map(|unit| unit.name.template());
-    let has_two = of_updated.any(|template| !templates.insert(template));
-    args.options().or_else(|| has_two.then(RolloutOptions::default))
-}
-
-/// Returns whether a rollout would have members.
-fn is_rolled(changed: &[&UnitDiff]) -> bool {
-    changed.iter().any(|unit| unit.desired == TargetState::Launched)
-}
-
-/// Announces the rollout of a plan.
-fn rollout_note(options: &RolloutOptions) -> String {
-    let at_once = options.at_once.as_deref().unwrap_or("1");
-    format!("the units that are to run are updated in batches of {at_once}")
 }
 
 /// Writes all units together. Returns the goals to wait for and, if a rollout updates units, its

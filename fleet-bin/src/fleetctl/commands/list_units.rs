@@ -7,6 +7,7 @@ use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
+use super::status::date;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::ListArgs;
 use crate::fleetctl::format::{
@@ -114,6 +115,9 @@ impl Row {
 
     /// Creates the row of a wanted unit that no machine reports.
     fn from_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
+        if let Some(row) = Self::from_job_or_schedule(&unit) {
+            return row;
+        }
         let (reason, summary) = match (unit.problem.as_str(), unit.machine_id.as_str()) {
             ("", "") => (unit.reason, unit.reason_summary),
             ("", _) if unit.unknown_for.is_none() => {
@@ -138,6 +142,32 @@ impl Row {
             summary,
             ..Self::default()
         }
+    }
+}
+
+impl Row {
+    /// Creates the row of a job that has ended, or of a schedule.
+    fn from_job_or_schedule(unit: &wire::UnitEntity) -> Option<Self> {
+        let (active, sub, reason) = match (&unit.job, &unit.schedule) {
+            (Some(job), _) if job.has_ended => {
+                let has_failed = matches!(job.phase.as_str(), "failed" | "deadline exceeded");
+                let active = if has_failed { "failed" } else { "inactive" };
+                (active, job.phase.clone(), format!("job {}", job.text))
+            }
+            (None, Some(schedule)) => {
+                let next = schedule.next.map(|next| format!("next run {}", date(Some(next))));
+                ("active", format!("schedule {}", schedule.state), next.unwrap_or_default())
+            }
+            _ => return None,
+        };
+        Some(Self {
+            active: active.to_owned(),
+            sub,
+            reason,
+            unit: unit.name.clone(),
+            hash: unit.hash.clone(),
+            ..Self::default()
+        })
     }
 }
 
@@ -169,9 +199,10 @@ fn rows(
     rows
 }
 
-/// Whether the unit should have a state. Broken units are always listed.
+/// Whether the unit should have a state. Broken units and ended jobs are always listed.
 fn is_wanted(unit: &wire::UnitEntity) -> bool {
     !unit.problem.is_empty()
+        || unit.job.as_ref().is_some_and(|job| job.has_ended)
         || unit.desired().is_some_and(|desired| desired > TargetState::Inactive)
 }
 

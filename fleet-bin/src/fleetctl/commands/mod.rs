@@ -8,6 +8,7 @@ mod explain;
 mod export;
 mod history;
 mod import;
+mod job;
 mod list_machines;
 mod list_unit_files;
 mod list_units;
@@ -15,6 +16,7 @@ mod logs;
 mod machine;
 mod rebalance;
 mod rollout;
+mod run;
 mod scale;
 mod ssh;
 mod start;
@@ -55,6 +57,9 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Start(StartArgs { create, until, wait }) => {
             start::run(context, Verb::Start, &create, until.state, wait.into()).await?;
         }
+        Command::Run(args) => return run::run(context, args).await,
+        Command::Job(args) => return job::run(context, args.command).await,
+        Command::Schedule(args) => return job::schedule(context, args.command).await,
         Command::Stop(args) => stop_units(context, Verb::Stop, args).await?,
         Command::Unload(args) => stop_units(context, Verb::Unload, args).await?,
         Command::Destroy(DestroyArgs { stop, yes }) => {

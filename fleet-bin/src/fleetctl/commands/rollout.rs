@@ -1,18 +1,22 @@
 //! `rollout`: shows and controls rollouts. Other commands wait here for the rollout that they have
 //! requested.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fleet_agent::Clock as _;
+use fleet_core::TargetState;
 use fleet_core::rollout::{RolloutId, RolloutRequest};
-use fleet_http::wire::{RolloutEntity, RolloutMember};
+use fleet_http::wire::{RolloutEntity, RolloutMember, RolloutOptions};
 use fleet_unitfile::UnitName;
 
 use super::status::date;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::WaitArgs;
-use crate::fleetctl::args::rollout::{RolloutCommand, RolloutStatusArgs};
+use crate::fleetctl::args::rollout::{RolloutArgs, RolloutCommand, RolloutStatusArgs};
 use crate::fleetctl::format::{short_hash, short_machine};
+use crate::fleetctl::job_follow::OUTAGE;
+use crate::fleetctl::manifest_diff::{UnitChange, UnitDiff};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::session::settings::WaitTimeout;
 use crate::ui::error::{CliError, Exit};
@@ -22,9 +26,6 @@ use crate::ui::table::{cell, layout};
 
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(250);
-
-/// Time for which the daemon may be unavailable while a command waits for a rollout.
-const OUTAGE: Duration = Duration::from_secs(30);
 
 impl Record for RolloutEntity {
     fn name(&self) -> &'static str {
@@ -111,6 +112,32 @@ pub(super) fn wait_timeout(args: WaitArgs) -> WaitTimeout {
     if is_limited { args.into() } else { WaitTimeout::Unlimited }
 }
 
+/// Returns the options of the rollout that makes the changes; `None` if they are made at once. By
+/// default, a rollout updates several running instances of one template.
+pub(super) fn options_for(args: &RolloutArgs, changed: &[&UnitDiff]) -> Option<RolloutOptions> {
+    let is_updated = |unit: &&&UnitDiff| {
+        unit.change() == UnitChange::Replace
+            && !unit.is_job_or_schedule()
+            && unit.desired == TargetState::Launched
+            && unit.current_desired() == "launched"
+    };
+    let mut templates = BTreeSet::new();
+    let mut of_updated = changed.iter().filter(is_updated).filter_map(|unit| unit.name.template());
+    let has_two = of_updated.any(|template| !templates.insert(template));
+    args.options().or_else(|| has_two.then(RolloutOptions::default))
+}
+
+/// Returns whether a rollout would have members. Jobs and schedules are written at once.
+pub(super) fn has_members(changed: &[&UnitDiff]) -> bool {
+    changed.iter().any(|unit| unit.desired == TargetState::Launched && !unit.is_job_or_schedule())
+}
+
+/// Announces the rollout of a plan.
+pub(super) fn note(options: &RolloutOptions) -> String {
+    let at_once = options.at_once.as_deref().unwrap_or("1");
+    format!("the units that are to run are updated in batches of {at_once}")
+}
+
 /// Waits until a rollout has ended, and reports each change of its progress.
 ///
 /// # Errors
@@ -140,7 +167,7 @@ pub(super) async fn follow(
         let now = context.clock.now();
         let rollout = match rollout {
             // The daemon may be restarting.
-            Err(_) if now.since(answered) < OUTAGE => {
+            Err(error) if !error.is_final_answer() && now.since(answered) < OUTAGE => {
                 context.clock.sleep_until(now.after(PAUSE)).await;
                 continue;
             }

@@ -134,14 +134,17 @@ async fn prepare(
 ) -> Result<PreparedUnit, CliError> {
     let (step, warning) = prepare_unit(session, verb, unit, replace).await?;
     let activation = match verb {
-        Verb::Start if step.is_up_to_date() => activation(session, &step.name).await?,
+        // The leader repeats the attempts of a job.
+        Verb::Start if step.is_up_to_date() && !step.is_job_or_schedule() => {
+            activation(session, &step.name).await?
+        }
         _ => Activation::Requested,
     };
     Ok(PreparedUnit { step, activation, warning })
 }
 
 /// Returns the steps for one unit, and the warning about a local file that is not used.
-async fn prepare_unit(
+pub(super) async fn prepare_unit(
     session: &Session,
     verb: Verb,
     unit: LocalUnit,

@@ -8,6 +8,7 @@ use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
+use super::job::{attempts, runs};
 use super::list_unit_files::description;
 use crate::fleet_init::format_duration;
 use crate::fleetctl::Context;
@@ -44,6 +45,12 @@ struct Status {
     /// Reason for having no machine, or problem of a broken unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
+    /// The job with its attempts, if the unit is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<wire::JobEntity>,
+    /// The schedule with its runs, if the unit has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<wire::ScheduleEntity>,
     machines: Vec<OnMachine>,
 }
 
@@ -129,6 +136,12 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
         drains.machines.load(&context.session, on.chain([known.machine_id.as_str()])).await?;
         let mut status = Status::new(&known, &observation, &drains.machines.labels());
         drains.set_held_reasons(context, &mut status).await?;
+        if known.job.is_some() {
+            status.job = context.session.find_job(&unit.name).await?;
+        }
+        if known.schedule.is_some() {
+            status.schedule = Some(context.session.schedule(&unit.name).await?);
+        }
         status.add_details(&details);
         if lines > 0 {
             add_journals(context, &unit.name, &mut status, details, lines).await;
@@ -245,6 +258,8 @@ impl Status {
             current: unit.current_state.clone(),
             global: unit.global,
             reason: reason.clone(),
+            job: None,
+            schedule: None,
             machines: on,
         }
     }
@@ -265,6 +280,9 @@ impl Status {
     }
 
     fn is_active(&self) -> bool {
+        if let Some(schedule) = &self.schedule {
+            return schedule.summary.state == "on";
+        }
         let is_up = |on: &OnMachine| matches!(on.active.as_str(), "active" | "reloading");
         !self.machines.is_empty() && self.machines.iter().all(is_up)
     }
@@ -279,7 +297,18 @@ impl Status {
         line(&mut text, "Desired", &self.desired);
         line(&mut text, "Current", &self.current);
         line(&mut text, "Reason", &self.reason);
-        if self.machines.is_empty() {
+        let job = self.job.as_ref().map(|job| job.summary.text.as_str());
+        line(&mut text, "Job", &clean(job.unwrap_or_default()));
+        if let Some(schedule) = &self.schedule {
+            line(
+                &mut text,
+                "Schedule",
+                &format!("{} ({})", schedule.event, schedule.summary.state),
+            );
+            line(&mut text, "Next", &date(schedule.summary.next));
+        }
+        let has_ended = self.job.as_ref().is_some_and(|job| job.summary.has_ended);
+        if self.machines.is_empty() && self.schedule.is_none() && !has_ended {
             line(&mut text, "Machine", if self.global { "none yet" } else { "none" });
         }
         let mut has_journal = false;
@@ -290,6 +319,8 @@ impl Status {
             on.write(&mut text, &self.unit, colour);
             has_journal = !on.journal.is_empty();
         }
+        text.extend(self.job.as_ref().map(|job| attempts(job, self.machines.is_empty())));
+        text.extend(self.schedule.as_ref().map(runs));
         text
     }
 }

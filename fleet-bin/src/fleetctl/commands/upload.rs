@@ -32,6 +32,11 @@ impl UploadStep {
         self.goal.is_none() && matches!(self.content, ContentAction::Keep)
     }
 
+    /// Whether the cluster knows the unit as a job or a schedule.
+    pub(super) fn is_job_or_schedule(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.job.is_some() || known.schedule.is_some())
+    }
+
     /// Returns the unit with the file that it will have, for a check by the machines.
     pub(super) fn to_check(&self) -> CheckedUnit {
         let path = match &self.content {

@@ -25,6 +25,7 @@ impl Session {
         let rollout = rollout.map_err(|error| cannot(format!("read rollout {id}"), error))?;
         rollout.ok_or_else(|| {
             CliError::failed(format!("there is no rollout {id}"))
+                .final_answer()
                 .help("\"fleetctl rollout status\" lists the rollouts")
         })
     }

@@ -4,6 +4,7 @@ mod commands;
 mod containers;
 mod daemons;
 mod failures;
+mod jobs;
 mod journals;
 mod machines;
 mod outages;

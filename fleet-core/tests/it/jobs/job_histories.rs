@@ -54,7 +54,7 @@ impl Story {
         let attempt = AttemptId { origin: self.job.origin, number };
         let machine: fleet_core::MachineId = machine.parse().unwrap();
         self.seen.reports.retain(|report| report.machine != machine);
-        self.seen.reports.push(AttemptReport { machine, attempt, progress });
+        self.seen.reports.push(AttemptReport { machine, attempt, progress, output: Vec::new() });
         self
     }
 
@@ -149,6 +149,20 @@ fn deadline_stops_the_attempt() {
     59s active: running on m1, attempt 1; ; next 60s
     60s deadline: deadline exceeded; stop attempt 1 on m1: the deadline has passed; next -
     62s exited: deadline exceeded; ; next -
+    attempt 1 on m1, 1s to 60s: stopped at the deadline
+    ");
+}
+
+#[test]
+fn ended_job_is_kept_until_its_attempt_has_stopped() {
+    let (deadline, keep_for) = (Some(Duration::from_secs(60)), Some(Duration::ZERO));
+    let mut story = Story::new(JobSettings { deadline, keep_for, ..JobSettings::default() });
+    story.placed("m1").at(1, "placed").active("m1", 1).at(60, "deadline");
+    story.exited("m1", 1, 0).at(62, "exited");
+    insta::assert_snapshot!(story.finish(), @"
+    1s placed: running on m1, attempt 1; start attempt 1 on m1; next 60s
+    60s deadline: deadline exceeded; stop attempt 1 on m1: the deadline has passed; next -
+    62s exited: deadline exceeded; remove the unit; next -
     attempt 1 on m1, 1s to 60s: stopped at the deadline
     ");
 }

@@ -213,7 +213,7 @@ impl World {
                     agent.progress = Some(AttemptProgress::NotStarted { reason });
                 }
             }
-            Op::Reboot(at) => self.agents[at].exit(ExitStatus::Unknown, false),
+            Op::Reboot(at) => self.agents[at].interrupt(),
             Op::Publish(at) => self.agents[at].publish(at),
             Op::CutOff(at) => self.agents[at].cut_off = true,
             Op::Lose(at) => self.agents[at].lost = self.agents[at].cut_off,
@@ -248,11 +248,18 @@ impl Agent {
         }
     }
 
+    fn interrupt(&mut self) {
+        if self.progress == Some(AttemptProgress::Active) {
+            self.progress = Some(AttemptProgress::Interrupted);
+        }
+    }
+
     fn publish(&mut self, at: usize) {
         if let (false, Some(attempt), Some(progress)) =
             (self.cut_off, self.recorded, self.progress.clone())
         {
-            self.published = Some(AttemptReport { machine: machine(at), attempt, progress });
+            let (machine, output) = (machine(at), Vec::new());
+            self.published = Some(AttemptReport { machine, attempt, progress, output });
         }
     }
 }

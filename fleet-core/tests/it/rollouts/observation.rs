@@ -35,6 +35,7 @@ fn running(unit: &Unit) -> UnitState {
         systemd: SystemdState::new(LoadState::Loaded, ActiveState::Active, "running"),
         problem: None,
         health: None,
+        output: Vec::new(),
     }
 }
 

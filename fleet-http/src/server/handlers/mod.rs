@@ -6,6 +6,7 @@ pub(super) mod export;
 pub(super) mod extract;
 pub(super) mod health;
 pub(super) mod intents;
+pub(super) mod jobs;
 pub(super) mod listings;
 pub(super) mod machines;
 pub(super) mod openapi;

@@ -123,7 +123,8 @@ pub(crate) fn split(
         let after = after.unit(name.as_str()).map(|unit| &**unit);
         let Some(unit) = after.filter(|unit| is_rolled(before, unit)) else {
             let keeps_state = before.map(|unit| unit.desired) == after.map(|unit| unit.desired);
-            if before.is_some() && keeps_state && matches!(write, UnitWrite::Put(_)) {
+            let is_job = after.is_some_and(|unit| unit.requirements.job.is_some());
+            if before.is_some() && keeps_state && !is_job && matches!(write, UnitWrite::Put(_)) {
                 deferred.push(write);
             } else {
                 others.push(write);
@@ -172,12 +173,13 @@ pub(crate) fn split(
     Ok(SplitWrites { rollout: Some(NewRollout { rollout, files }), others })
 }
 
-/// Returns whether a unit is updated step by step. A new global unit, and a unit that becomes
-/// global or is global no longer, is not.
+/// Returns whether a unit is updated step by step. A job, a new global unit, and a unit that
+/// becomes global or is global no longer, is not.
 fn is_rolled(before: Option<&Unit>, after: &Unit) -> bool {
     let was_global = before.map(Unit::is_global);
     after.desired == TargetState::Launched
         && after.is_wanted()
+        && !after.is_job()
         && was_global.unwrap_or(false) == after.is_global()
 }
 

@@ -99,9 +99,10 @@ pub(crate) async fn get(
     let snapshot = api.view()?;
     let unit = show_unit(&api, &snapshot, &name)?;
     let tagged = [(ETAG, extract::etag_of(&api.mirror, snapshot.revision))];
-    // The time since an absent machine was last seen changes continuously.
-    if unit.unknown_for.is_none() && extract::etag_is_known(&headers, &api.mirror, &snapshot, &name)
-    {
+    // The time since an absent machine was last seen changes continuously, and jobs and schedules
+    // change without their units.
+    let changes = unit.unknown_for.is_some() || unit.job.is_some() || unit.schedule.is_some();
+    if !changes && extract::etag_is_known(&headers, &api.mirror, &snapshot, &name) {
         return Ok((StatusCode::NOT_MODIFIED, tagged).into_response());
     }
     Ok((tagged, Json(unit)).into_response())

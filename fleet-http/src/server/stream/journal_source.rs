@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use fleet_core::journal::{JournalLine, JournalQuery, Since};
-use fleet_core::{MachineId, Snapshot, TargetState, Timestamp};
+use fleet_core::{MachineId, Snapshot, Timestamp};
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::Timespan;
 use futures_util::{StreamExt as _, stream};
@@ -98,7 +98,7 @@ impl JournalSource {
             return true;
         }
         let (snapshot, name) = (mirror.snapshot(), self.unit.as_str());
-        let is_wanted = snapshot.unit(name).is_some_and(|u| u.desired != TargetState::Inactive);
+        let is_wanted = snapshot.unit(name).is_some_and(|unit| unit.is_wanted());
         is_wanted && snapshot.placement(name).is_none_or(|placement| placement.machine == *machine)
     }
 

@@ -134,6 +134,12 @@ fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     })
 }
 
+/// Leave clause: no unit of the group is a job.
+pub(super) fn no_job(group: &EvictionGroup<'_, '_>) -> bool {
+    let cluster = group.before.cluster;
+    group.units.iter().all(|name| single(cluster, name).is_none_or(|unit| !unit.is_job()))
+}
+
 /// Leave clause: every unit of the group is readable, does not have `Reschedule=never`, and has not
 /// been moved by the plan already.
 pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {

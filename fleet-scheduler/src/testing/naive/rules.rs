@@ -271,6 +271,7 @@ impl Default for RuleSet {
             displacement_clause: drain::displaced,
             leave_clauses: vec![
                 ("movable", rebalance::movable),
+                ("no_job", rebalance::no_job),
                 ("budget", rebalance::budget),
                 ("max_group_size", rebalance::max_group_size),
                 ("globals", rebalance::globals),

@@ -123,6 +123,8 @@ pub struct Features {
     pub preferences: bool,
     /// `Reschedule=never`.
     pub never: bool,
+    /// `RunOnce=true`, rarely with `Schedule=`.
+    pub jobs: bool,
     /// `Global=`.
     pub globals: bool,
     /// Machines that are cordoned.
@@ -158,6 +160,7 @@ impl Features {
             cordons: has(bits, 11),
             faults: has(bits, 12),
             expressions: has(bits, 13),
+            jobs: has(bits, 14),
         }
     }
 
@@ -175,6 +178,7 @@ impl Features {
             reservations: self.reservations && other.reservations,
             preferences: self.preferences && other.preferences,
             never: self.never && other.never,
+            jobs: self.jobs && other.jobs,
             globals: self.globals && other.globals,
             cordons: self.cordons && other.cordons,
             faults: self.faults && other.faults,

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_core::job::{JobDefinition, JobSettings};
 use fleet_core::pattern::Peer;
 use fleet_core::requirements::{Preference, Reschedule, Spread};
+use fleet_core::schedule::ScheduleSettings;
 use fleet_core::{
     Expression, Machine, MachineId, Metadata, Pattern, Requirements, Resources, TargetState, Unit,
 };
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -29,6 +31,7 @@ struct UnitParams {
     limit: Option<u32>,
     reserve: (u64, u64),
     never: bool,
+    job: Option<JobDefinition>,
     prefer: Vec<(i32, &'static str)>,
     spread: Vec<(i32, &'static str)>,
 }
@@ -69,7 +72,7 @@ pub(super) fn unit_draft() -> impl Strategy<Value = UnitDraft> {
 }
 
 fn wants() -> impl Strategy<Value = UnitParams> {
-    let flags = (bool::weighted(0.15), bool::weighted(0.3));
+    let flags = (bool::weighted(0.15), bool::weighted(0.3), option::weighted(0.1, job()));
     let place = (
         option::weighted(0.15, 0..MACHINES.len()),
         some(0.3, strategies::pair()),
@@ -84,6 +87,7 @@ fn wants() -> impl Strategy<Value = UnitParams> {
     (flags, place, room, soft).prop_map(|(flags, place, room, soft)| UnitParams {
         global: flags.0,
         never: flags.1,
+        job: flags.2,
         pin: place.0,
         metadata: place.1,
         expression: place.2,
@@ -91,6 +95,16 @@ fn wants() -> impl Strategy<Value = UnitParams> {
         reserve: room.1.unwrap_or_default(),
         prefer: soft.0,
         spread: soft.1,
+    })
+}
+
+/// Generates jobs, and few schedules.
+fn job() -> impl Strategy<Value = JobDefinition> {
+    let daily = || "daily".parse().expect("it is a calendar event");
+    let schedule = option::weighted(0.2, Just(()));
+    schedule.prop_map(move |schedule| JobDefinition {
+        settings: JobSettings::default(),
+        schedule: schedule.map(|()| ScheduleSettings::new(daily())),
     })
 }
 
@@ -138,7 +152,10 @@ impl MachineDraft {
 
 impl UnitDraft {
     pub(super) fn build(&self, name: UnitName, features: Features) -> Unit {
-        let requirements = self.requirements(features);
+        let mut requirements = self.requirements(features);
+        if name.unit_type() != UnitType::Service {
+            requirements.job = None; // only services run to completion
+        }
         let file = UnitFile::parse(text::section(&requirements));
         let file = file.expect("the section is written as it is read");
         Unit::new(name, file, requirements, self.state)
@@ -191,6 +208,9 @@ impl UnitParams {
         }
         if self.never && features.never {
             all.reschedule = Reschedule::Never;
+        }
+        if features.jobs {
+            all.job = self.job.clone();
         }
     }
 

@@ -91,6 +91,10 @@ fn options(wants: &Requirements) -> Vec<String> {
     if wants.reschedule == Reschedule::Never {
         lines.push("Reschedule=never".to_owned());
     }
+    if let Some(job) = &wants.job {
+        lines.push("RunOnce=true".to_owned());
+        lines.extend(job.schedule.iter().map(|it| format!("Schedule={}", it.calendar)));
+    }
     lines
 }
 

@@ -9,8 +9,9 @@ use fleet_unitfile::UnitName;
 
 use super::{Leader, UNREADABLE_STATE, View, fault, warn};
 use crate::codec::{
-    UnitRecord, decode_claim, decode_intent, decode_leader, decode_placement, decode_reason,
-    decode_rebalancing, decode_rollout, decode_state, decode_text, decode_unit,
+    UnitRecord, decode_claim, decode_intent, decode_job, decode_leader, decode_placement,
+    decode_reason, decode_rebalancing, decode_rollout, decode_schedule, decode_state, decode_text,
+    decode_unit,
 };
 use crate::mirror::changes::{ChangeSet, ResultChange};
 use crate::mirror::contents::{PlacementMove, UnitPlacements};
@@ -48,6 +49,8 @@ impl View {
             }
             Key::Intent(id) => self.put_intent(id, value, known, changes),
             Key::Rollout(id) => self.put_rollout(id, value),
+            Key::Job(unit) => self.put_job(unit, value),
+            Key::Schedule(unit) => self.put_schedule(unit, value),
             Key::Rebalancing => self.put_rebalancing(value, changes),
             Key::Lineage => self.lineage = Some(value.to_owned()),
             Key::Leader => {
@@ -95,6 +98,11 @@ impl View {
                 self.note_rollout(id);
                 self.edit().remove_rollout(id);
             }
+            Key::Job(unit) => {
+                self.note_job(&unit);
+                self.edit().remove_job(unit.as_str());
+            }
+            Key::Schedule(unit) => self.edit().remove_schedule(unit.as_str()),
             Key::Rebalancing => {
                 self.edit().rebalancing = None;
                 changes.rebalancing = true;
@@ -213,6 +221,44 @@ impl View {
             }
         }
         self.note_rollout(id);
+    }
+
+    /// A machine starts no attempt of an unreadable job.
+    fn put_job(&mut self, unit: UnitName, value: &[u8]) {
+        self.note_job(&unit);
+        match decode_job(value) {
+            Ok(record) => {
+                let unit = self.shared_name(unit.clone());
+                self.edit().put_job(unit, record);
+            }
+            Err(error) => {
+                warn("cannot read the job of a unit: ignoring it", &unit, &error);
+                self.edit().remove_job(unit.as_str());
+            }
+        }
+        self.note_job(&unit);
+    }
+
+    /// Records the machine of the current attempt of a job. Call this both before and after a
+    /// change of the job.
+    fn note_job(&mut self, unit: &UnitName) {
+        let Some(record) = self.snapshot.job(unit.as_str()).cloned() else { return };
+        if let Some((machine, _)) = record.state.current_attempt() {
+            self.affected.add(machine);
+        }
+    }
+
+    fn put_schedule(&mut self, unit: UnitName, value: &[u8]) {
+        match decode_schedule(value) {
+            Ok(record) => {
+                let unit = self.shared_name(unit);
+                self.edit().put_schedule(unit, record);
+            }
+            Err(error) => {
+                warn("cannot read the schedule of a unit: ignoring it", &unit, &error);
+                self.edit().remove_schedule(unit.as_str());
+            }
+        }
     }
 
     /// Records the machines that a rollout lets update a global unit, or holds back. Call this both

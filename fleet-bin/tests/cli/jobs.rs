@@ -1,0 +1,93 @@
+//! Jobs and schedules.
+
+use crate::cluster::Cluster;
+use crate::fake_engine::Role;
+
+const JOB: &str = "[Service]\nExecStart=/bin/true\n[X-Fleet]\nRunOnce=true\n";
+
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start(&["m1"]).await;
+    for unit in ["ok.service", "bad.service", "long.service"] {
+        cluster.write(unit, JOB);
+    }
+    cluster.write("tick.service", &format!("{JOB}Schedule=daily\n"));
+    cluster.write_sleepers(&["web.service"]);
+    cluster.roles.set("ok.service", Role::Finishing);
+    cluster.roles.set("bad.service", Role::FailingBefore(1));
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_exits_with_the_first_failure() {
+    let cluster = cluster().await;
+    let run = cluster.run("run --wait ok.service").await;
+    assert_eq!(run.code, 0, "{run}");
+    insta::assert_snapshot!(run.stderr, @"
+    ok.service: attempt 1 begins on m1
+    ok.service: succeeded
+    ");
+    let run = cluster.run("run --wait ok bad").await;
+    assert_eq!(run.code, 3, "{run}");
+    assert!(run.stderr.contains("bad.service: failed: attempt 1 exited with status 3"), "{run}");
+    assert_eq!(cluster.desired("bad.service").await, "inactive");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn job_states_are_shown() {
+    let cluster = cluster().await;
+    let run = cluster.run("run ok.service bad.service long.service").await.ok();
+    insta::assert_snapshot!(run.stdout, @"
+    Triggered job ok.service
+    Triggered job bad.service
+    Triggered job long.service
+    ");
+    let ended = |unit: &str, snapshot: &fleet_core::Snapshot| {
+        snapshot.job(unit).is_some_and(|job| job.state.outcome().is_some())
+    };
+    cluster
+        .wait_until(|it| {
+            let runs = it.job("long.service").is_some_and(|job| job.state.last_attempt == 1);
+            ended("ok.service", it) && ended("bad.service", it) && runs
+        })
+        .await;
+    let again = cluster.run("run long").await.ok();
+    let text = "Job long.service is unfinished already: running on m1, attempt 1\n";
+    assert_eq!(again.stdout, text);
+    let mut all = String::new();
+    for line in [
+        "job list --all",
+        "job list",
+        "job status bad",
+        "list-units --fields=unit,active,sub,reason",
+    ] {
+        let output = cluster.run(line).await.ok();
+        all += &format!("{line}\n{}\n", output.stdout.replace('\t', "→"));
+    }
+    insta::assert_snapshot!(all);
+    let applied = cluster.run("apply ok.service bad.service").await.ok();
+    assert!(applied.stderr.contains("nothing to do"), "{applied}");
+    assert_eq!(cluster.desired("ok.service").await, "inactive");
+    let started = cluster.run("start ok").await.ok();
+    assert!(started.stdout.starts_with("Unit ok.service succeeded"), "{started}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_jobs_are_run() {
+    let cluster = cluster().await;
+    cluster.run("start tick.service web.service").await.ok();
+    let mut all = String::new();
+    for line in [
+        "run web.service",
+        "run tick.service",
+        "run none",
+        "job status web",
+        "job status tick",
+        "schedule status web",
+        "schedule run-now tick",
+        "schedule pause none",
+    ] {
+        let run = cluster.run(line).await;
+        all += &format!("{line}: {}\n{}\n", run.code, run.stderr);
+    }
+    insta::assert_snapshot!(all);
+}
