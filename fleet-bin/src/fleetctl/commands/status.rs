@@ -44,6 +44,9 @@ struct Status {
     /// Reason for having no machine, or problem of a broken unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
+    /// Failures that count for `MoveAfterFailures=`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    failures: String,
     machines: Vec<OnMachine>,
 }
 
@@ -245,6 +248,7 @@ impl Status {
             current: unit.current_state.clone(),
             global: unit.global,
             reason: reason.clone(),
+            failures: unit.failures.clone(),
             machines: on,
         }
     }
@@ -279,6 +283,7 @@ impl Status {
         line(&mut text, "Desired", &self.desired);
         line(&mut text, "Current", &self.current);
         line(&mut text, "Reason", &self.reason);
+        line(&mut text, "Failures", &self.failures);
         if self.machines.is_empty() {
             line(&mut text, "Machine", if self.global { "none yet" } else { "none" });
         }
