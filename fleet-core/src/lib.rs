@@ -5,6 +5,7 @@
 
 pub mod cycle;
 pub mod expression;
+pub mod failures;
 #[cfg(feature = "graph")]
 pub mod graph;
 pub mod health;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
+use crate::failures::FailureRecord;
 use crate::job::JobRecord;
 use crate::map::Map;
 use crate::rebalancing::Rebalancing;
@@ -41,6 +42,7 @@ pub struct Snapshot {
     rollouts: Map<RolloutId, Arc<RolloutRecord>>,
     jobs: Map<UnitName, Arc<JobRecord>>,
     schedules: Map<UnitName, Arc<ScheduleRecord>>,
+    failures: Map<UnitName, Arc<FailureRecord>>,
 }
 
 /// A key of the placement index: a machine and a unit on it. `unit` is `None` only in a search key,
@@ -236,6 +238,17 @@ impl Snapshot {
         self.schedules.get(unit)
     }
 
+    /// Returns the counted failures of units, in order of the unit names.
+    pub fn failures(&self) -> impl ExactSizeIterator<Item = (&UnitName, &Arc<FailureRecord>)> {
+        self.failures.iter()
+    }
+
+    /// Returns the counted failures of a unit.
+    #[must_use]
+    pub fn failures_of(&self, unit: &str) -> Option<&Arc<FailureRecord>> {
+        self.failures.get(unit)
+    }
+
     /// Returns the current state of a unit: the state that its agent last requested from the
     /// service manager.
     ///
@@ -371,6 +384,16 @@ impl Snapshot {
     /// Removes the schedule of a unit.
     pub fn remove_schedule(&mut self, unit: &str) {
         self.schedules.remove(unit);
+    }
+
+    /// Adds or replaces the counted failures of a unit.
+    pub fn put_failures(&mut self, unit: UnitName, record: FailureRecord) {
+        self.failures.insert(unit, Arc::new(record));
+    }
+
+    /// Removes the counted failures of a unit.
+    pub fn remove_failures(&mut self, unit: &str) {
+        self.failures.remove(unit);
     }
 
     /// Sets one pair of a machine's run-time metadata.

@@ -192,6 +192,17 @@ impl Demand {
         self
     }
 
+    /// Avoids a machine on which the unit has failed, unless no other machine accepts the unit. Of
+    /// such machines, the one with the fewest failures comes first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if this is not a machine ID.
+    pub fn failed_on(mut self, machine: &str, failures: u32) -> Result<Self, DemandError> {
+        self.edit().failed_on.insert(machine.parse()?, failures);
+        Ok(self)
+    }
+
     /// Runs the unit on every machine that meets its metadata requirements and conflicts.
     #[must_use]
     pub fn everywhere(mut self) -> Self {

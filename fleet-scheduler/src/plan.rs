@@ -109,6 +109,11 @@ pub enum StepAction {
 pub enum StepCause {
     /// The unit is wanted and had no machine.
     Wanted,
+    /// The unit is wanted and has no machine, because it has left one after repeated failures.
+    Failed {
+        /// Number of failures on the machines that the unit avoids.
+        times: u32,
+    },
     /// The unit must not have a placement.
     NotWanted(RemovalReason),
     /// The unit's machine is not present.
@@ -199,6 +204,8 @@ impl fmt::Display for StepCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wanted => f.write_str("it is wanted"),
+            Self::Failed { times: 1 } => f.write_str("it has failed once"),
+            Self::Failed { times } => write!(f, "it has failed {times} times"),
             Self::NotWanted(reason) => reason.fmt(f),
             Self::MachineGone => f.write_str("the machine is gone"),
             Self::Refused(refusal) => write!(f, "{} refuses it: {refusal}", refusal.rule_name()),

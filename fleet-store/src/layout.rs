@@ -13,6 +13,7 @@
 //! | `rollouts/<number>` | a rollout, with the state of each member |
 //! | `rollouts/<number>/files` | the unit files of the members before and after the rollout |
 //! | `jobs/<unit>` | the job of a unit: its phase and its last attempts |
+//! | `failures/<unit>` | the counted failures of a unit with `MoveAfterFailures=` |
 //! | `schedules/<unit>` | the schedule of a unit: its requests, unfinished runs and history |
 //! | `orders/rebalancing` | the request to rebalance units, and the progress of the rebalancing |
 //! | `engine/leader` | the leader and its term; bound to the leader's lease |
@@ -124,6 +125,8 @@ pub enum Key {
     RolloutFiles(RolloutId),
     /// Job of a unit.
     Job(UnitName),
+    /// Counted failures of a unit.
+    Failures(UnitName),
     /// Schedule of a unit.
     Schedule(UnitName),
     /// Request to rebalance units.
@@ -189,6 +192,7 @@ impl Layout {
             Key::Rollout(id) => format!("{prefix}rollouts/{id}"),
             Key::RolloutFiles(id) => format!("{prefix}rollouts/{id}/files"),
             Key::Job(unit) => format!("{prefix}jobs/{unit}"),
+            Key::Failures(unit) => format!("{prefix}failures/{unit}"),
             Key::Schedule(unit) => format!("{prefix}schedules/{unit}"),
             Key::Rebalancing => format!("{prefix}orders/rebalancing"),
             Key::Leader => format!("{prefix}engine/leader"),
@@ -239,6 +243,7 @@ impl Layout {
                 Some(_) => return None,
             },
             "jobs" => Key::Job(rest.parse().ok()?),
+            "failures" => Key::Failures(rest.parse().ok()?),
             "schedules" => Key::Schedule(rest.parse().ok()?),
             "orders" if rest == "rebalancing" => Key::Rebalancing,
             "engine" if rest == "leader" => Key::Leader,
@@ -277,7 +282,8 @@ mod tests {
             Key::Rollout(RolloutId(12)),
             Key::RolloutFiles(RolloutId(12)),
             Key::Job(unit.clone()),
-            Key::Schedule(unit),
+            Key::Schedule(unit.clone()),
+            Key::Failures(unit),
             Key::Rebalancing,
             Key::Leader,
             Key::Term,

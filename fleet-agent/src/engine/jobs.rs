@@ -1,5 +1,5 @@
-//! Jobs and schedules: the leader advances each one when something about it has changed, or when
-//! its next time has come.
+//! Jobs, schedules and failed units: the leader advances each one when something about it has
+//! changed, or when its next time has come.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::clock::wait_until;
 /// Maximum wait for a time of the wall clock, which may be set forward meanwhile.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Units with a job or a schedule that this leader has to look at again.
+/// Units with a job, a schedule or counted failures that this leader has to look at again.
 #[derive(Default)]
 struct Agenda {
     /// Revision of the last evaluated snapshot.
     seen: Revision,
-    /// Unfinished jobs and schedules, with the time by the wall clock at which each one changes by
-    /// itself.
+    /// Unfinished jobs, schedules and failed units, with the time by the wall clock at which each
+    /// one changes by itself.
     due: BTreeMap<UnitName, Option<Timestamp>>,
     /// Units to evaluate in the next pass.
     pending: BTreeSet<UnitName>,
@@ -53,7 +53,8 @@ impl<T> Decision<T> {
 }
 
 impl Engine {
-    /// Advances the jobs and schedules of a term. Cancel-safe, as [`run_term`](Self::run_term) is.
+    /// Advances the jobs, schedules and failed units of a term. Cancel-safe, as
+    /// [`run_term`](Self::run_term) is.
     pub(super) async fn run_jobs(&self, leadership: &Leadership) -> TermEnd {
         let (mirror, clock) = (&self.config.mirror, &*self.config.clock);
         if mirror.wait_for(leadership.elected()).await.is_err() {
@@ -70,7 +71,7 @@ impl Engine {
                 Err(RegistryError::Deposed { .. }) => return TermEnd::Deposed,
                 Err(RegistryError::Store(StoreError::Unknown(_))) => return TermEnd::Doubt,
                 Err(error) => {
-                    warn("cannot advance a job: trying again", &error);
+                    warn("cannot advance a job or a failed unit: trying again", &error);
                     Some(clock.now().after(RETRY))
                 }
             };
@@ -86,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Advances each job and schedule about which something has changed.
+    /// Advances each job, schedule and failed unit about which something has changed.
     async fn advance_jobs(
         &self,
         leadership: &Leadership,
@@ -101,7 +102,7 @@ impl Engine {
         agenda.note_changes(&delta, now);
         let mut written = None;
         for unit in agenda.pending.clone() {
-            let (job, schedule) =
+            let [job, schedule, failures] =
                 match self.advance_records(leadership, agenda, &unit, &delta, now).await {
                     Ok(revisions) => revisions,
                     // Another writer has changed the unit, so it is evaluated again.
@@ -114,7 +115,7 @@ impl Engine {
             if schedule.is_some() {
                 agenda.pending.insert(unit);
             }
-            written = written.max(job).max(schedule);
+            written = written.max(job).max(schedule).max(failures);
         }
         if let Some(revision) = written {
             self.wait_visible(revision).await;
@@ -122,7 +123,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Advances the job and the schedule of a unit. Returns the revisions of the writes.
+    /// Advances the job, the schedule and the counted failures of a unit. Returns the revisions of
+    /// the writes.
     async fn advance_records(
         &self,
         leadership: &Leadership,
@@ -130,35 +132,37 @@ impl Engine {
         name: &UnitName,
         delta: &FullDelta,
         now: Timestamp,
-    ) -> Result<(Option<Revision>, Option<Revision>), RegistryError> {
+    ) -> Result<[Option<Revision>; 3], RegistryError> {
         let (mirror, snapshot) = (&self.config.mirror, &*delta.inputs.snapshot);
         // A unit that cannot be read may still be a job.
         if snapshot.fault(name.as_str()).is_some() {
-            return Ok((None, None));
+            return Ok([None; 3]);
         }
         let unit = snapshot.unit(name.as_str()).map(|unit| &**unit);
         let seen = snapshot.job(name.as_str()).map(|record| &**record);
         let job = decide_job(unit, seen, snapshot, now);
-        let mut revisions = (None, None);
+        let mut revisions = [None; 3];
         if job.next.as_ref() != seen || !job.writes.is_empty() {
             if let Some(next) = &job.next {
                 tracing::info!(unit = %name, phase = %next.state.phase, "advancing a job");
             }
             let (next, writes) = (job.next.as_ref(), &job.writes[..]);
             let update = RecordUpdate { unit: name, seen, next, writes, snapshot };
-            revisions.0 = Some(leadership.advance_job(&update, mirror).await?);
+            revisions[0] = Some(leadership.advance_job(&update, mirror).await?);
         }
         let seen = snapshot.schedule(name.as_str()).map(|record| &**record);
         let schedule = decide_schedule(name, unit, seen, snapshot, now);
         if schedule.next.as_ref() != seen || !schedule.writes.is_empty() {
             let (next, writes) = (schedule.next.as_ref(), &schedule.writes[..]);
             let update = RecordUpdate { unit: name, seen, next, writes, snapshot };
-            revisions.1 = Some(leadership.advance_schedule(&update, mirror).await?);
+            revisions[1] = Some(leadership.advance_schedule(&update, mirror).await?);
         }
+        let failures = self.advance_failures(leadership, name, snapshot, now).await?;
+        revisions[2] = failures.written;
         agenda.note_runs(name, schedule.next.as_ref());
         agenda.due.remove(name);
-        if job.is_active || schedule.is_active {
-            let due = job.due.into_iter().chain(schedule.due).min();
+        if job.is_active || schedule.is_active || failures.is_active {
+            let due = [job.due, schedule.due, failures.due].into_iter().flatten().min();
             agenda.due.insert(name.clone(), due);
         }
         Ok(revisions)
@@ -206,17 +210,22 @@ impl Agenda {
         let snapshot = &delta.inputs.snapshot;
         self.seen = snapshot.revision;
         let concerns = |unit: &UnitName| {
-            let has_record =
-                snapshot.job(unit.as_str()).is_some() || snapshot.schedule(unit.as_str()).is_some();
-            let unit = snapshot.unit(unit.as_str());
-            has_record || unit.is_some_and(|unit| unit.requirements.job.is_some())
+            let name = unit.as_str();
+            let has_record = snapshot.job(name).is_some()
+                || snapshot.schedule(name).is_some()
+                || snapshot.failures_of(name).is_some();
+            let wants = snapshot.unit(name).map(|unit| &unit.requirements);
+            has_record
+                || wants.is_some_and(|it| it.job.is_some() || it.move_after_failures.is_some())
         };
         let Some((changes, results)) = delta.inputs.changes.as_ref().zip(delta.results.as_ref())
         else {
             let units = snapshot.units().map(|unit| &unit.name);
             let units = units.filter(|unit| concerns(unit));
             let jobs = snapshot.jobs().map(|(unit, _)| unit);
-            let all = units.chain(jobs).chain(snapshot.schedules().map(|(unit, _)| unit));
+            let schedules = snapshot.schedules().map(|(unit, _)| unit);
+            let failures = snapshot.failures().map(|(unit, _)| unit);
+            let all = units.chain(jobs).chain(schedules).chain(failures);
             return self.pending.extend(all.cloned());
         };
         let reported = results.iter().filter_map(|change| match change {

@@ -6,6 +6,7 @@ mod decisions;
 mod drains;
 mod failures;
 mod fences;
+mod flapping;
 mod idle_cluster;
 mod jobs;
 mod machines;

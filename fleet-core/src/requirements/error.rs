@@ -125,6 +125,11 @@ pub enum RequirementErrorKind {
         /// The value as written.
         value: String,
     },
+    /// A `MoveAfterFailures=` is not a whole number from 0 to 100.
+    MoveAfterFailures {
+        /// The value as written.
+        value: String,
+    },
     /// The weight of a `Prefer=` or `Spread=` is not in the allowed range.
     Weight {
         /// The option.
@@ -280,6 +285,9 @@ impl fmt::Display for RequirementErrorKind {
             Self::MaxPerMachine { value } => {
                 write!(f, "MaxPerMachine={value} is not a whole number of at least 1")
             }
+            Self::MoveAfterFailures { value } => {
+                write!(f, "MoveAfterFailures={value} is not a whole number from 0 to 100")
+            }
             Self::Weight { option, value } => write!(f, "{option}: {value} is not a weight"),
             Self::MissingColon { option, weight, .. } => {
                 write!(f, "{option}: no colon after the weight {weight}")
@@ -347,6 +355,9 @@ impl RequirementErrorKind {
             Self::Expression { cause, .. } => expression_help(cause),
             Self::Amount { cause, .. } => cause.help(),
             Self::MaxPerMachine { .. } => "write a number such as 1, or remove the option".into(),
+            Self::MoveAfterFailures { .. } => {
+                "write a number such as 3, or 0 to keep the unit on its machine".into()
+            }
             Self::Weight { option: FleetOption::Spread, .. } => {
                 "write a number from 1 to 1000, as in Spread=5: zone".into()
             }
@@ -410,6 +421,9 @@ fn together_help(one: FleetOption, other: FleetOption) -> String {
         let other = if one == FleetOption::RunOnce { other } else { one };
         return match other {
             FleetOption::Global => "remove one of them: a job runs on one machine".into(),
+            FleetOption::MoveAfterFailures => {
+                "remove MoveAfterFailures: Retries sets the number of further attempts".into()
+            }
             _ => format!("remove {other}: the exit status of a job decides about its success"),
         };
     }

@@ -68,6 +68,13 @@ pub struct Requirements {
     pub reschedule: Reschedule,
     /// `OnPartition=`: the policy on a partitioned machine.
     pub on_partition: OnPartition,
+    /// `MoveAfterFailures=`: number of failures on one machine after which the unit moves to
+    /// another one. `None` never moves it.
+    pub move_after_failures: Option<u32>,
+    /// Machines on which the unit has failed that often, with the number of failures there. The
+    /// scheduler avoids them. No option sets them: they come from the unit's
+    /// [`FailureRecord`](crate::failures::FailureRecord).
+    pub failed_on: BTreeMap<MachineId, u32>,
     /// `StartAfter=`: units that must be active, or have finished successfully, before the unit is
     /// started, in the order written.
     pub start_after: Vec<UnitName>,
@@ -93,6 +100,14 @@ impl Requirements {
                 .metadata_expr
                 .as_ref()
                 .is_none_or(|expression| expression.eval(&machine.metadata))
+    }
+
+    /// Returns the penalty of a machine on which the unit has failed. It is larger than the sum of
+    /// all weights of `Prefer=` and `Spread=`, and grows with the number of failures.
+    #[must_use]
+    pub fn failure_penalty(failed_on: &BTreeMap<MachineId, u32>, machine: &MachineId) -> i64 {
+        let failures = failed_on.get(machine).copied().unwrap_or_default();
+        (1 << 40) * i64::from(failures.min(1000))
     }
 
     /// Returns `true` if the unit is a job: it runs to completion once, and has no schedule.
@@ -186,6 +201,18 @@ impl Requirements {
     #[must_use]
     pub fn with_on_partition(self, on_partition: OnPartition) -> Self {
         Self { on_partition, ..self }
+    }
+
+    /// Sets `MoveAfterFailures=`.
+    #[must_use]
+    pub fn with_move_after_failures(self, limit: impl Into<Option<u32>>) -> Self {
+        Self { move_after_failures: limit.into(), ..self }
+    }
+
+    /// Sets the machines on which the unit has failed.
+    #[must_use]
+    pub fn with_failed_on(self, failed_on: BTreeMap<MachineId, u32>) -> Self {
+        Self { failed_on, ..self }
     }
 
     /// Sets `StartAfter=`.

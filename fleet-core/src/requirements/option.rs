@@ -40,6 +40,8 @@ pub enum FleetOption {
     Reschedule,
     /// `OnPartition=`: the policy on a partitioned machine.
     OnPartition,
+    /// `MoveAfterFailures=`: number of failures on one machine after which the unit moves.
+    MoveAfterFailures,
     /// `StartAfter=`: units that must be active before the unit is started.
     StartAfter,
     /// `HealthCheck=`: the health check of the running unit.
@@ -79,7 +81,7 @@ const DEPRECATED_NAMES: [(&str, FleetOption); 5] = [
 
 impl FleetOption {
     /// All options, in the order of the documentation.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::MachineId,
         Self::MachineOf,
         Self::MachineMetadata,
@@ -95,6 +97,7 @@ impl FleetOption {
         Self::Spread,
         Self::Reschedule,
         Self::OnPartition,
+        Self::MoveAfterFailures,
         Self::StartAfter,
         Self::HealthCheck,
         Self::HealthInterval,
@@ -129,6 +132,7 @@ impl FleetOption {
             Self::Spread => "Spread",
             Self::Reschedule => "Reschedule",
             Self::OnPartition => "OnPartition",
+            Self::MoveAfterFailures => "MoveAfterFailures",
             Self::StartAfter => "StartAfter",
             Self::HealthCheck => "HealthCheck",
             Self::HealthInterval => "HealthInterval",

@@ -12,6 +12,7 @@ use super::{
     Requirements, Reschedule, Spread, is_spread_key,
 };
 use crate::Pattern;
+use crate::failures::FailureRecord;
 use crate::health::{HealthCheck, HealthCheckError};
 use crate::job::SettingErrorKind;
 use crate::pattern::Peer;
@@ -54,6 +55,8 @@ pub enum InvalidRequirements {
     },
     /// `MaxPerMachine=` is 0, so no machine may run the unit.
     NoInstanceAllowed,
+    /// `MoveAfterFailures=` is 0 or too large.
+    FailureLimit,
     /// The weight of a `Prefer=` or `Spread=` is not in the allowed range.
     Weight {
         /// The option.
@@ -111,6 +114,9 @@ impl fmt::Display for InvalidRequirements {
             }
             Self::NoInstanceAllowed => {
                 f.write_str("MaxPerMachine=0 allows no machine: use at least 1, or None")
+            }
+            Self::FailureLimit => {
+                f.write_str("MoveAfterFailures is out of range: use 1 to 100, or None")
             }
             Self::Weight { option: FleetOption::Spread, weight } => {
                 write!(f, "Spread has the weight {weight}: use one from 1 to 1000")
@@ -192,6 +198,7 @@ impl Requirements {
             FleetOption::Prefer => !self.prefer.is_empty(),
             FleetOption::Spread => !self.spread.is_empty(),
             FleetOption::Reschedule => self.reschedule != Reschedule::default(),
+            FleetOption::MoveAfterFailures => self.move_after_failures.is_some(),
             FleetOption::OnPartition => self.on_partition != OnPartition::default(),
             FleetOption::StartAfter => !self.start_after.is_empty(),
             FleetOption::HealthCheck
@@ -226,6 +233,9 @@ impl Requirements {
         match counts.into_iter().find(|(_, count)| *count > MAX_VALUES) {
             Some((option, _)) => Err(InvalidRequirements::TooMany { option, limit: MAX_VALUES }),
             None if self.max_per_machine == Some(0) => Err(InvalidRequirements::NoInstanceAllowed),
+            None if self.move_after_failures.is_some_and(|it| !FAILURE_LIMITS.contains(&it)) => {
+                Err(InvalidRequirements::FailureLimit)
+            }
             None => Ok(()),
         }
     }
@@ -281,6 +291,9 @@ fn validate_name(
     Ok(())
 }
 
+/// The allowed values of `move_after_failures`.
+const FAILURE_LIMITS: std::ops::RangeInclusive<u32> = 1..=FailureRecord::MAX_LIMIT;
+
 /// Pairs of mutually exclusive options.
 ///
 /// - `MachineID=` fixes the machine, so the unit cannot depend on peers, replace units, or be
@@ -291,10 +304,11 @@ fn validate_name(
 ///   also have conflicts.
 /// - A job runs once in the cluster, so it cannot be global. Its exit status decides about its
 ///   success, so it has no health check.
+/// - A unit that moves after failures needs a choice of machines. A job has `Retries=` instead.
 ///
 /// Unlike in fleet v1, `MachineID=` and `Conflicts=` are allowed together. The combination only
 /// narrows the choice of machines, and the documentation of fleet v1 does not forbid it.
-pub(super) const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 15] = [
+pub(super) const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 18] = [
     (FleetOption::MachineId, FleetOption::MachineOf),
     (FleetOption::MachineId, FleetOption::Global),
     (FleetOption::MachineId, FleetOption::Replaces),
@@ -310,6 +324,9 @@ pub(super) const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 15] = [
     (FleetOption::Global, FleetOption::Reschedule),
     (FleetOption::Global, FleetOption::RunOnce),
     (FleetOption::HealthCheck, FleetOption::RunOnce),
+    (FleetOption::MoveAfterFailures, FleetOption::MachineId),
+    (FleetOption::MoveAfterFailures, FleetOption::Global),
+    (FleetOption::MoveAfterFailures, FleetOption::RunOnce),
 ];
 
 /// Checks the options of a unit against each other.

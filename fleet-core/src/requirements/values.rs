@@ -10,6 +10,7 @@ use super::{
     FleetOption, OnPartition, Preference, RequirementErrorKind as Kind, Reschedule, Spread,
     is_spread_key,
 };
+use crate::failures::FailureRecord;
 use crate::{Expression, Resource};
 
 /// Returns the values of a line; none for an empty assignment.
@@ -126,6 +127,7 @@ impl SectionReader<'_> {
             FleetOption::Spread => scalars.spread.clear(),
             FleetOption::Reschedule => scalars.reschedule = Reschedule::default(),
             FleetOption::OnPartition => scalars.on_partition = OnPartition::default(),
+            FleetOption::MoveAfterFailures => scalars.move_after_failures = None,
             _ if self.health.reset(option) => {}
             _ => {
                 if let Some(resource) = option.reserves() {
@@ -139,6 +141,7 @@ impl SectionReader<'_> {
     pub(super) fn read_scalar(&mut self, option: FleetOption, value: String, span: Span) {
         match option {
             FleetOption::MaxPerMachine => self.read_max_per_machine(value, span),
+            FleetOption::MoveAfterFailures => self.read_move_after_failures(value, span),
             FleetOption::Spread => self.read_spread(&value, span),
             FleetOption::Reschedule => match Reschedule::from_name(&value) {
                 Some(choice) => self.scalars.reschedule = choice,
@@ -287,6 +290,16 @@ impl SectionReader<'_> {
         match value.parse() {
             Ok(limit @ 1..) if digits => self.scalars.max_per_machine = Some(limit),
             _ => self.reports.refuse(span, Kind::MaxPerMachine { value }),
+        }
+    }
+
+    fn read_move_after_failures(&mut self, value: String, span: Span) {
+        let digits = value.bytes().all(|b| b.is_ascii_digit());
+        match value.parse() {
+            Ok(limit @ 0..=FailureRecord::MAX_LIMIT) if digits => {
+                self.scalars.move_after_failures = Some(limit).filter(|limit| *limit > 0);
+            }
+            _ => self.reports.refuse(span, Kind::MoveAfterFailures { value }),
         }
     }
 

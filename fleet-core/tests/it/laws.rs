@@ -112,6 +112,7 @@ fn write_plain(requirements: &Requirements, text: &mut String) {
         line(FleetOption::Reschedule, &requirements.reschedule);
     }
     line(FleetOption::OnPartition, &requirements.on_partition);
+    requirements.move_after_failures.iter().for_each(|it| line(FleetOption::MoveAfterFailures, it));
     if let Some(check) = &requirements.health_check {
         line(FleetOption::HealthCheck, &check.target);
         line(FleetOption::HealthInterval, &Timespan::Finite(check.interval));

@@ -6,6 +6,7 @@ mod cycles;
 mod documents;
 mod expression_laws;
 mod expressions;
+mod failures;
 mod init;
 mod jobs;
 mod laws;

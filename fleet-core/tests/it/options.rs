@@ -21,6 +21,7 @@ fn brief(lines: &str) -> String {
     parts.extend(wants.spread.iter().map(|it| format!("spread {it}")));
     parts.extend((wants.reschedule != Reschedule::Always).then(|| wants.reschedule.to_string()));
     parts.extend((wants.on_partition != OnPartition::Keep).then(|| wants.on_partition.to_string()));
+    parts.extend(wants.move_after_failures.map(|limit| format!("move after {limit}")));
     parts.extend(wants.health_check.map(|check| {
         let HealthCheck { target, interval, timeout, threshold } = check;
         format!("{target} every {interval:?}, timeout {timeout:?}, threshold {threshold}")
@@ -45,6 +46,10 @@ fn each_option_takes_its_values() {
         ("ReserveDisk=1G 512M", "disk 1536M"),
         ("ReserveCPU=0", ""),
         ("ReserveCPU=2\nReserveMemory=1G\nReserveDisk=5T", "cpu 2, memory 1G, disk 5T"),
+        ("MoveAfterFailures=3", "move after 3"),
+        ("MoveAfterFailures=3\nMoveAfterFailures=", ""),
+        ("MoveAfterFailures=100", "move after 100"),
+        ("MoveAfterFailures=3\nMoveAfterFailures=0", ""),
         ("MaxPerMachine=1", "max 1"),
         ("MaxPerMachine=4294967295", "max 4294967295"),
         ("MachineMetadataExpr=disk=ssd", "(disk = ssd)"),

@@ -26,8 +26,9 @@ fn unknown_options() {
     line 5, column 1: [X-Fleet] has no option "After": the options are MachineID, MachineOf,
         MachineMetadata, MachineMetadataExpr, Conflicts, Global, Replaces, MaxPerMachine,
         ReserveCPU, ReserveMemory, ReserveDisk, Prefer, Spread, Reschedule, OnPartition,
-        StartAfter, HealthCheck, HealthInterval, HealthTimeout, HealthThreshold, RunOnce,
-        Retries, Deadline, KeepFor, CountLost, Schedule, ConcurrencyPolicy, CatchUp
+        MoveAfterFailures, StartAfter, HealthCheck, HealthInterval, HealthTimeout,
+        HealthThreshold, RunOnce, Retries, Deadline, KeepFor, CountLost, Schedule,
+        ConcurrencyPolicy, CatchUp
     line 6, column 1: [X-Fleet] has no option "MachineBootID": write MachineID, spelled
         exactly so
     "#);

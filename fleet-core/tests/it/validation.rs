@@ -91,6 +91,24 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+fn failure_cases() -> Vec<Case> {
+    vec![
+        (
+            with(|it| it.move_after_failures = Some(101)),
+            "MoveAfterFailures=101",
+            "MoveAfterFailures is out of range: use 1 to 100, or None",
+        ),
+        (
+            with(|it| {
+                it.move_after_failures = Some(3);
+                it.machine_id = Some("m1".parse().unwrap());
+            }),
+            "MoveAfterFailures=3\nMachineID=m1",
+            "MoveAfterFailures cannot be used together with MachineID: remove one of them",
+        ),
+    ]
+}
+
 fn health_cases() -> Vec<Case> {
     vec![
         (
@@ -176,7 +194,7 @@ fn validation_refuses_jobs_by_their_names() {
 
 #[test]
 fn validation_refuses_what_the_parser_refuses() {
-    let cases = cases().into_iter().chain(health_cases()).chain(job_cases());
+    let cases = cases().into_iter().chain(failure_cases()).chain(health_cases()).chain(job_cases());
     for (requirements, section, expected) in cases {
         let error = requirements.validate(&"web@1.service".parse().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), expected);

@@ -30,9 +30,12 @@ pub(crate) fn unit_summary(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit
     // A reason may be one revision older than the placement; an outdated one must not contradict
     // it.
     let reason = snapshot.reason(name).filter(|reason| is_consistent(reason, placement));
+    let failures = snapshot.failures_of(name);
+    let machine = placement.map(|placement| &placement.machine);
     UnitEntity {
         current_state: snapshot.current(unit).to_string(),
         desired_state: unit.desired.to_string(),
+        failures: failures.map_or_else(String::new, |it| it.describe(unit, machine)),
         generation: unit.generation.0,
         global: unit.is_global(),
         hash: unit.hash().to_string(),
@@ -235,5 +238,38 @@ fn nearest(nearest: &fleet_core::reason::NearestMachine) -> NearestRefusal {
         rule: nearest.refusal.rule_name().to_owned(),
         text: nearest.refusal.to_string(),
         unit: nearest.unit.as_ref().map_or_else(String::new, ToString::to_string),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fleet_core::failures::{FailurePhase, FailureRecord};
+    use fleet_core::{Epoch, Requirements, TargetState, Unit};
+    use fleet_unitfile::UnitFile;
+
+    use super::*;
+
+    #[test]
+    fn unit_shows_its_counted_failures() {
+        let name: UnitName = "a.service".parse().expect("it is a name");
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/a\n").expect("it is a file");
+        let wants = Requirements::default().with_move_after_failures(3);
+        let unit = Unit::new(name.clone(), file, wants, TargetState::Launched);
+        let machine = |id: &str| id.parse().expect("it is a machine ID");
+        let mut snapshot = Snapshot::default();
+        snapshot.place(name.clone(), machine("m2"), Epoch(1));
+        assert_eq!(unit_summary(&snapshot, &unit).failures, "");
+        let record = FailureRecord {
+            hash: unit.hash(),
+            generation: unit.generation,
+            machines: BTreeMap::from([(machine("m1"), 3)]),
+            total: 3,
+            phase: FailurePhase::Restarted { up_since: None },
+        };
+        snapshot.put_failures(name, record);
+        let shown = unit_summary(&snapshot, &unit).failures;
+        assert_eq!(shown, "failed 3 times on m1: moved to m2");
     }
 }

@@ -20,6 +20,9 @@ pub struct UnitEntity {
     /// The desired state: `inactive`, `loaded` or `launched`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub desired_state: String,
+    /// Failures that count for `MoveAfterFailures=`, and the restart or move that follows.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failures: String,
     /// Number that each request to stop or restart the unit raises. A run with a lower generation
     /// is from before that request.
     #[serde(skip_serializing_if = "is_zero")]

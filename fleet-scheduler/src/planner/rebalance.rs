@@ -210,6 +210,7 @@ fn plain_class(state: &State, group: &[UnitNo]) -> Option<ClassNo> {
     let class = state.group_class(group)?;
     let wants = &state.classes[class].requirements;
     let plain = wants.prefer.is_empty()
+        && wants.failed_on.is_empty()
         && wants.spread.is_empty()
         && state.policy.scores.is_empty()
         && state.policy.ranking == Ranking::LeastLoaded;

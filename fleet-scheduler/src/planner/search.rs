@@ -276,7 +276,7 @@ fn order(cluster: &mut Cluster, unit: UnitNo) -> OrderNo {
     let spread = if template == PatternNo::NONE { &[] } else { &wants.spread[..] };
     let ranks = cluster.state.policy.ranking == Ranking::Spread;
     let ranked = if ranks { template } else { PatternNo::NONE };
-    let order = cluster.orders.acquire(class.filter, &wants.prefer, spread, ranked);
+    let order = cluster.orders.acquire(class.filter, &wants, spread, ranked);
     cluster.state.classes[number].order = order;
     order
 }
@@ -328,11 +328,11 @@ pub(super) fn find_among_few(cluster: &mut Cluster, unit: UnitNo) -> Option<Opti
     let few = cluster.state.filters.few_candidates(class.filter, &cluster.state.machines)?;
     let ranks = cluster.state.policy.ranking == Ranking::Spread;
     let ranked = if ranks { class.template } else { PatternNo::NONE };
-    let state = &cluster.state;
+    let (state, wants) = (&cluster.state, &class.requirements);
     let order = |machine: &MachineNo| {
         let facts = cluster.state.machines[*machine].machine();
         (
-            Reverse(preference_score(&class.requirements.prefer, facts)),
+            Reverse(preference_score(&wants.prefer, &wants.failed_on, facts)),
             rank(state, ranked, *machine),
         )
     };

@@ -149,7 +149,12 @@ fn arrival(cluster: &Cluster, unit: UnitNo, left: &FirstLeft) -> Step {
 /// Returns the cause of a unit's step: the reason why the unit is not on its recorded machine.
 fn cause(cluster: &Cluster, unit: UnitNo, left: &FirstLeft) -> StepCause {
     let slot = &cluster.state.units[unit];
-    let Some(placed) = slot.placed.some() else { return StepCause::Wanted };
+    let Some(placed) = slot.placed.some() else {
+        let wants = slot.requirements.as_ref();
+        let failures = wants.map(|wants| wants.failed_on.values());
+        let times = failures.map_or(0, |counts| counts.fold(0, |sum, it| it.saturating_add(sum)));
+        return if times > 0 { StepCause::Failed { times } } else { StepCause::Wanted };
+    };
     if !cluster.state.machines[placed].is_present() {
         return StepCause::MachineGone;
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use fleet_core::requirements::{Preference, Spread};
-use fleet_core::{Machine, Resources};
+use fleet_core::{Machine, MachineId, Requirements, Resources};
 
 use super::heap::{Heap, HeapPositions, machine_of};
 use super::room_index::RoomIndex;
@@ -19,6 +19,7 @@ pub(crate) struct MachineOrder {
     /// The hash of the preferences.
     pub(super) taste: u64,
     prefer: Vec<Preference>,
+    failed_on: BTreeMap<MachineId, u32>,
     spread: Vec<SpreadKey>,
     /// The template that the ranking counts instances of, if it counts any.
     pub(super) ranked: PatternNo,
@@ -53,18 +54,20 @@ impl MachineOrder {
     /// Creates an order for these preferences, given with their hash. It is built on first use.
     pub(super) fn new(
         (filter, ranked, taste): (FilterNo, PatternNo, u64),
-        prefer: &[Preference],
+        wants: &Requirements,
         spread: &[Spread],
     ) -> Self {
         let spread = spread.iter().map(|it| SpreadKey::over(&it.key, i64::from(it.weight)));
-        let (prefer, spread) = (prefer.to_vec(), spread.collect());
-        Self { users: 1, filter, taste, prefer, spread, ranked, ..Self::default() }
+        let (prefer, failed_on) = (wants.prefer.clone(), wants.failed_on.clone());
+        let spread = spread.collect();
+        Self { users: 1, filter, taste, prefer, failed_on, spread, ranked, ..Self::default() }
     }
 
     /// Returns whether the order has these preferences.
-    pub(super) fn matches(&self, prefer: &[Preference], spread: &[Spread]) -> bool {
+    pub(super) fn matches(&self, wants: &Requirements, spread: &[Spread]) -> bool {
         let mine = self.spread.iter().map(|spread| (&spread.key, spread.weight));
-        self.prefer == prefer
+        self.prefer == wants.prefer
+            && self.failed_on == wants.failed_on
             && mine.eq(spread.iter().map(|spread| (&spread.key, i64::from(spread.weight))))
     }
 
@@ -81,6 +84,7 @@ impl MachineOrder {
             users: 1,
             filter: self.filter,
             prefer: self.prefer.clone(),
+            failed_on: self.failed_on.clone(),
             spread: spread.collect(),
             ranked: self.ranked,
             is_private: true,
@@ -142,7 +146,8 @@ impl MachineOrder {
     /// than before.
     pub(super) fn refresh(&mut self, logs: (&ChangeLog, &ChangeLog, u64), state: &State) {
         let (ranks, loosened_machines, facts) = logs;
-        let has_taste = !(self.prefer.is_empty() && self.spread.is_empty());
+        let has_taste =
+            !(self.prefer.is_empty() && self.failed_on.is_empty() && self.spread.is_empty());
         let ranked = ranks.since(self.ranks_seen);
         let loosened = loosened_machines.since(self.loosened_seen);
         let room = self.len() + 64;
@@ -286,7 +291,7 @@ impl MachineOrder {
 
     /// Returns the bucket of a machine.
     fn bucket_for(&mut self, machine: MachineNo, machines: &Machines) -> u32 {
-        let preference = preference_score(&self.prefer, machines[machine].machine());
+        let preference = self.preference(machines[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
         let score_key = (preference, values.collect::<Vec<u32>>());
         if let Some(bucket) = self.by_score.get(&score_key) {
@@ -300,6 +305,10 @@ impl MachineOrder {
         });
         self.by_score.insert(score_key, bucket);
         bucket
+    }
+
+    fn preference(&self, machine: &Machine) -> i64 {
+        preference_score(&self.prefer, &self.failed_on, machine)
     }
 
     /// Returns the first machine for instances of a template.
@@ -338,7 +347,7 @@ impl MachineOrder {
         template: PatternNo,
         state: &State,
     ) -> (i64, u128) {
-        let preference = preference_score(&self.prefer, state.machines[machine].machine());
+        let preference = self.preference(state.machines[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
         (self.spread_penalty(template, values) - preference, rank(state, self.ranked, machine))
     }
@@ -404,8 +413,14 @@ impl SpreadKey {
     }
 }
 
-/// Returns the sum of the weights of the preferences that a machine satisfies.
-pub(crate) fn preference_score(prefer: &[Preference], machine: &Machine) -> i64 {
+/// Returns the sum of the weights of the preferences that a machine satisfies, minus the penalty
+/// for failures of the unit on the machine.
+pub(crate) fn preference_score(
+    prefer: &[Preference],
+    failed_on: &BTreeMap<MachineId, u32>,
+    machine: &Machine,
+) -> i64 {
     let liked = prefer.iter().filter(|preference| preference.expression.eval(&machine.metadata));
-    liked.map(|preference| i64::from(preference.weight)).sum()
+    let liked: i64 = liked.map(|preference| i64::from(preference.weight)).sum();
+    liked - Requirements::failure_penalty(failed_on, &machine.id)
 }

@@ -23,8 +23,8 @@ mod room_index;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
-use fleet_core::Resources;
-use fleet_core::requirements::{Preference, Spread};
+use fleet_core::requirements::Spread;
+use fleet_core::{Requirements, Resources};
 use rustc_hash::FxBuildHasher;
 
 use crate::policy::Ranking;
@@ -62,19 +62,19 @@ impl MachineOrders {
     pub(crate) fn acquire(
         &mut self,
         filter: FilterNo,
-        prefer: &[Preference],
+        wants: &Requirements,
         spread: &[Spread],
         ranked: PatternNo,
     ) -> OrderNo {
-        let taste = FxBuildHasher.hash_one((prefer, spread));
+        let taste = FxBuildHasher.hash_one((&wants.prefer, &wants.failed_on, spread));
         let alike = self.shared.entry((filter, ranked, taste)).or_default();
         let slots = &mut self.slots;
-        let found = alike.iter().find(|order| slots[**order].matches(prefer, spread));
+        let found = alike.iter().find(|order| slots[**order].matches(wants, spread));
         if let Some(order) = found {
             slots[*order].users += 1;
             return *order;
         }
-        let order = slots.insert(MachineOrder::new((filter, ranked, taste), prefer, spread));
+        let order = slots.insert(MachineOrder::new((filter, ranked, taste), wants, spread));
         alike.push(order);
         order
     }

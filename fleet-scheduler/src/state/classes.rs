@@ -208,6 +208,7 @@ fn asks_for_nothing(wants: &Requirements) -> bool {
         && wants.max_per_machine.is_none()
         && wants.reserve.is_zero()
         && wants.prefer.is_empty()
+        && wants.failed_on.is_empty()
         && wants.spread.is_empty()
 }
 
@@ -224,6 +225,7 @@ fn same_key(one: ClassKey<'_>, other: ClassKey<'_>) -> bool {
                 && a.max_per_machine == b.max_per_machine
                 && a.reserve == b.reserve
                 && a.prefer == b.prefer
+                && a.failed_on == b.failed_on
                 && a.spread == b.spread)
 }
 
@@ -232,7 +234,7 @@ fn hash(key: ClassKey<'_>) -> u64 {
     let wants = key.wants;
     (key.owner, key.matched).hash(&mut hasher);
     (&wants.machine_id, &wants.metadata, wants.max_per_machine).hash(&mut hasher);
-    (wants.reserve, &wants.prefer).hash(&mut hasher);
+    (wants.reserve, &wants.prefer, &wants.failed_on).hash(&mut hasher);
     wants.metadata_expr.as_ref().map(Expression::as_str).hash(&mut hasher);
     for pattern in wants.conflicts.iter().chain(&wants.replaces) {
         pattern.as_str().hash(&mut hasher);

@@ -6,6 +6,7 @@
 //! | `gone ID` | removes a machine |
 //! | `unit NAME STATE`, then indented lines | adds a unit with this `[X-Fleet]` section |
 //! | `state NAME STATE` | changes the desired state |
+//! | `failed NAME ID NUMBER` | records that the unit has failed so often on a machine |
 //! | `destroy NAME` | removes the unit |
 //! | `unreadable NAME` | makes the unit's record unreadable |
 //! | `placed NAME ID EPOCH` | records a placement |
@@ -67,6 +68,13 @@ fn command(cluster: &mut Snapshot, line: &str, section: &str) -> String {
         ["state", name, state] => {
             let mut unit = Unit::clone(cluster.unit(name).expect("the unit is known"));
             unit.desired = state.parse().expect("a state");
+            cluster.put_unit(unit);
+        }
+        ["failed", name, id, count] => {
+            let mut unit = Unit::clone(cluster.unit(name).expect("the unit is known"));
+            let wants = std::sync::Arc::make_mut(&mut unit.requirements);
+            let count = count.parse().expect("a number");
+            wants.failed_on.insert(id.parse().expect("a machine ID"), count);
             cluster.put_unit(unit);
         }
         ["destroy", name] => cluster.remove_unit(name),

@@ -17,7 +17,7 @@ use crate::naive_planner::plan_to;
 
 /// Runs a planner on generated clusters until the defect is detected.
 fn is_detected(rule_set: &RuleSet, detects: impl Fn(&RuleSet, &GeneratedCluster) -> bool) -> bool {
-    let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 50_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config { max_shrink_iters: 0, ..config }, rng);
     let found = runner.run(&clusters(Features::ALL), |cluster| {

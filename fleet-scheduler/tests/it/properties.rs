@@ -135,7 +135,11 @@ fn is_true(before: &Snapshot, step: &Step) -> bool {
     let unit = &step.unit;
     let from = match &step.action {
         StepAction::Place { .. } => {
-            return step.cause == StepCause::Wanted && single(before, unit).is_some();
+            return single(before, unit).is_some_and(|unit| {
+                let times = unit.requirements.failed_on.values().sum();
+                step.cause
+                    == if times > 0 { StepCause::Failed { times } } else { StepCause::Wanted }
+            });
         }
         StepAction::Move { from, .. } | StepAction::Remove { from } => from,
     };

@@ -151,7 +151,8 @@ fn score(cluster: &Snapshot, unit: &Unit, machine: &MachineId) -> i64 {
         i64::from(spread.weight) * i64::try_from(alike.count()).unwrap()
     });
     let crowding: i64 = if unit.name.is_instance() { crowding.sum() } else { 0 };
-    liked - crowding
+    let failures = wants.failed_on.get(&machine.id).copied().unwrap_or_default();
+    liked - crowding - (i64::from(failures) << 40)
 }
 
 proptest! {

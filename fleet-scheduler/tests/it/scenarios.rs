@@ -36,6 +36,7 @@ scenarios! {
     exact_clauses
     exact_moves
     expressions
+    failures
     global_units
     groups
     groups_atomic

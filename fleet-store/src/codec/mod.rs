@@ -10,6 +10,7 @@
 //! Unit files are not JSON: their bytes are stored unchanged after a first line with the format
 //! number.
 
+mod failures;
 mod job;
 mod reason;
 mod record;
@@ -114,6 +115,7 @@ pub(crate) struct LeaderClaim {
     pub(crate) term: u64,
 }
 
+pub(crate) use self::failures::{decode_failures, encode_failures};
 pub(crate) use self::job::{decode_job, encode_job};
 pub(crate) use self::revisions::{StoredRevision, decode_revisions, encode_revisions};
 pub(crate) use self::rollout::{

@@ -62,12 +62,13 @@ fn unit_name(unit: &Arc<Unit>) -> &UnitName {
     &unit.name
 }
 
-/// Returns whether two units of the same name are equal. Their requirements need no comparison,
-/// because the name and the file determine them.
+/// Returns whether two units of the same name are equal. Their name and file determine their
+/// requirements, except for the machines on which the unit has failed.
 pub(super) fn is_same_unit(one: &Arc<Unit>, other: &Arc<Unit>) -> bool {
     Arc::ptr_eq(one, other)
         || (one.desired, one.generation) == (other.desired, other.generation)
             && one.file == other.file
+            && one.requirements.failed_on == other.requirements.failed_on
 }
 
 /// Adds to `found` the keys that only one of the two ordered sequences has, or that have different

@@ -18,7 +18,9 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use fleet_core::snapshot::Fault;
-use fleet_core::{Epoch, Intent, Machine, MachineId, Revision, Snapshot, Unit, UnitState};
+use fleet_core::{
+    Epoch, Intent, Machine, MachineId, Requirements, Revision, Snapshot, Unit, UnitState,
+};
 use fleet_unitfile::UnitName;
 
 use super::changes::{ChangeSet, DeltaLog, ResultChange, ResultLog};
@@ -268,12 +270,26 @@ impl View {
         let before = before.filter(|before| before.file == file);
         let requirements = match (content.requirements, &before) {
             (Some(shared), _) => shared,
-            (None, Some(before)) => before.requirements.clone(),
-            (None, None) => self.requirements_cache.read(name, &file)?,
+            (None, Some(before)) if before.requirements.failed_on.is_empty() => {
+                before.requirements.clone()
+            }
+            (None, _) => self.requirements_cache.read(name, &file)?,
         };
+        let requirements = self.with_failures(name, requirements);
         let (name, desired, generation) = (name.clone(), record.desired, record.generation);
         let unit = Arc::new(Unit { name, file, requirements, desired, generation });
         Ok(before.filter(|before| is_same_unit(before, &unit)).unwrap_or(unit))
+    }
+
+    /// Adds the machines to avoid, because the unit has failed on them.
+    fn with_failures(&self, name: &UnitName, requirements: Arc<Requirements>) -> Arc<Requirements> {
+        let Some(limit) = requirements.move_after_failures else { return requirements };
+        let record = self.snapshot.failures_of(name.as_str());
+        let failed_on = record.map(|record| record.avoided(limit)).unwrap_or_default();
+        if failed_on.is_empty() {
+            return requirements;
+        }
+        Arc::new(Requirements::clone(&requirements).with_failed_on(failed_on))
     }
 
     /// Assembles a present machine from its claim, its run-time metadata and its intent. Run-time

@@ -1,19 +1,24 @@
-//! Jobs and schedules: advanced by the leader. Users request changes of schedules.
+//! Jobs, schedules and counted failures: advanced by the leader. Users request changes of
+//! schedules.
 
+use fleet_core::failures::FailureRecord;
 use fleet_core::job::JobRecord;
 use fleet_core::schedule::{ScheduleRecord, ScheduleRequest};
-use fleet_core::{Revision, Snapshot};
+use fleet_core::{Generation, Placement, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::leadership::LEADER_CONDITION;
-use super::{BulkWrite, Key, Leadership, Registry, RegistryError, UnitWrite};
-use crate::codec::{decode_schedule, encode_job, encode_schedule};
+use super::{
+    BulkWrite, Key, Leadership, Registry, RegistryError, RemovePlacement, UnitWrite, units,
+};
+use crate::codec::{decode_schedule, encode_failures, encode_job, encode_schedule};
 use crate::{Commit, Condition, Mirror, Transaction};
 
 /// Maximum number of attempts when other writers change a schedule concurrently.
 const MAX_ATTEMPTS: usize = 10;
 
-/// Progress of a job or schedule, written in one step together with changes of units.
+/// Progress of a job, a schedule or counted failures, written in one step together with changes of
+/// units.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordUpdate<'a, T> {
     /// The unit.
@@ -41,7 +46,9 @@ impl Leadership {
         update: &RecordUpdate<'_, JobRecord>,
         mirror: &Mirror,
     ) -> Result<Revision, RegistryError> {
-        self.update_record(Key::Job(update.unit.clone()), update, encode_job, mirror).await
+        let key = Key::Job(update.unit.clone());
+        let transaction = self.record_update(self.led(), key, update, encode_job, mirror).await?;
+        self.commit_update(transaction).await
     }
 
     /// Writes the progress of a schedule, under the conditions of
@@ -56,35 +63,79 @@ impl Leadership {
         mirror: &Mirror,
     ) -> Result<Revision, RegistryError> {
         let key = Key::Schedule(update.unit.clone());
-        self.update_record(key, update, encode_schedule, mirror).await
+        let transaction =
+            self.record_update(self.led(), key, update, encode_schedule, mirror).await?;
+        self.commit_update(transaction).await
     }
 
-    async fn update_record<T>(
+    /// Writes the counted failures of a unit, under the conditions of
+    /// [`advance_job`](Self::advance_job). In the same step, removes a placement, if one is given.
+    ///
+    /// # Errors
+    ///
+    /// As for a job. [`RegistryError::Conflict`] also when the placement has changed.
+    pub async fn advance_failures(
         &self,
-        key: Key,
-        update: &RecordUpdate<'_, T>,
-        encode: fn(&T) -> Vec<u8>,
+        update: &RecordUpdate<'_, FailureRecord>,
+        removed: Option<&Placement>,
         mirror: &Mirror,
     ) -> Result<Revision, RegistryError> {
-        let registry = self.registry();
-        let key = registry.key(&key);
-        let as_seen = match update.seen {
-            Some(seen) => Condition::value(&key, encode(seen)),
-            None => Condition::absent(&key),
+        let key = Key::Failures(update.unit.clone());
+        let Some(previous) = removed else {
+            let transaction =
+                self.record_update(self.led(), key, update, encode_failures, mirror).await?;
+            return self.commit_update(transaction).await;
         };
-        let first = Transaction::new().when(self.leads()).when(as_seen);
-        let first = match update.next {
-            Some(next) => first.put(key, encode(next)),
-            None => first.delete(key),
-        };
-        let transaction = registry.with_units(first, update, mirror).await?;
-        match registry.store.commit(transaction).await? {
+        let (unit, previous) = (update.unit.clone(), previous.clone());
+        let removal = RemovePlacement { unit, previous };
+        self.remove_with(&removal, |first| {
+            self.record_update(first, key, update, encode_failures, mirror)
+        })
+        .await
+    }
+
+    /// Returns the generation that a unit of a snapshot gets by a restart.
+    #[must_use]
+    pub fn restarted_generation(&self, unit: &Unit, snapshot: &Snapshot) -> Generation {
+        units::raised_generation(unit.generation, self.epoch_base(), snapshot.revision)
+    }
+
+    /// Returns a transaction that requires this leadership.
+    fn led(&self) -> Transaction {
+        Transaction::new().when(self.leads())
+    }
+
+    async fn commit_update(&self, transaction: Transaction) -> Result<Revision, RegistryError> {
+        match self.registry().store.commit(transaction).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { condition: LEADER_CONDITION, .. } => {
                 Err(RegistryError::Deposed { term: self.term() })
             }
             Commit::Refused { .. } => Err(RegistryError::Conflict),
         }
+    }
+
+    /// Returns the transaction of an update, which begins with `first`.
+    async fn record_update<T>(
+        &self,
+        first: Transaction,
+        key: Key,
+        update: &RecordUpdate<'_, T>,
+        encode: fn(&T) -> Vec<u8>,
+        mirror: &Mirror,
+    ) -> Result<Transaction, RegistryError> {
+        let registry = self.registry();
+        let key = registry.key(&key);
+        let as_seen = match update.seen {
+            Some(seen) => Condition::value(&key, encode(seen)),
+            None => Condition::absent(&key),
+        };
+        let first = first.when(as_seen);
+        let first = match update.next {
+            Some(next) => first.put(key, encode(next)),
+            None => first.delete(key),
+        };
+        registry.with_units(first, update, mirror).await
     }
 }
 

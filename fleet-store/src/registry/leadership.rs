@@ -278,6 +278,25 @@ impl Leadership {
         }
     }
 
+    /// Removes a placement in one step with the rest of a transaction. `rest` extends the beginning
+    /// of the transaction.
+    pub(super) async fn remove_with<F>(
+        &self,
+        removal: &RemovePlacement,
+        rest: impl FnOnce(Transaction) -> F,
+    ) -> Result<Revision, RegistryError>
+    where
+        F: Future<Output = Result<Transaction, RegistryError>>,
+    {
+        let mut last_write = self.last_write.lock().await;
+        let transaction = rest(self.fence()).await?.and(self.remove_placement(removal));
+        self.step(&mut last_write, transaction).await
+    }
+
+    pub(super) fn epoch_base(&self) -> u64 {
+        self.epoch_base
+    }
+
     pub(super) fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -67,7 +67,11 @@ fn with_raised_generation(record: UnitRecord, epoch_base: u64, read: Revision) -
     UnitRecord { generation: raised_generation(record.generation, epoch_base, read), ..record }
 }
 
-fn raised_generation(generation: Generation, epoch_base: u64, read: Revision) -> Generation {
+pub(super) fn raised_generation(
+    generation: Generation,
+    epoch_base: u64,
+    read: Revision,
+) -> Generation {
     Generation(generation.next().0.max(epoch_base + read.0))
 }
 

@@ -7,6 +7,7 @@ mod conformance;
 mod crash;
 #[cfg(feature = "embedded")]
 mod embedded;
+mod failures;
 mod format;
 mod group_commit;
 mod intents;

@@ -107,8 +107,10 @@ impl Rollouts {
 /// Only the leading engine changes units and rollouts without a request of a user.
 fn authority(moment: &Moment, term: Term) -> Vec<String> {
     let Some(author @ Author::Daemon(_)) = moment.author else { return Vec::new() };
-    let is_decision =
-        |key: &Key| matches!(key, Key::Rollout(_) | Key::Unit(_) | Key::Job(_) | Key::Schedule(_));
+    let is_decision = |key: &Key| {
+        use Key::{Failures, Job, Rollout, Schedule, Unit};
+        matches!(key, Rollout(_) | Unit(_) | Job(_) | Schedule(_) | Failures(_))
+    };
     let keys = moment.written.iter().map(|(key, _)| key).filter(|key| is_decision(key));
     let text = |key| format!("I-3: {author:?} writes {key:?}, and {:?} leads", term.leader);
     keys.filter(|_| term.leader != Some(author)).map(text).collect()
@@ -121,7 +123,7 @@ fn unexplained(moment: &Moment, before: &Snapshot) -> Vec<String> {
     let mut violations = Vec::new();
     for (key, _) in &moment.written {
         let Key::Unit(unit) = key else { continue };
-        if is_of_job(moment, before, unit) {
+        if is_of_job(moment, before, unit) || is_of_failure(moment, before, unit) {
             continue;
         }
         let (was, is) = (target(before, unit), target(&moment.snapshot, unit));
@@ -157,6 +159,19 @@ fn is_of_job(moment: &Moment, before: &Snapshot, unit: &UnitName) -> bool {
     let is_run =
         now.unit(unit.as_str()).or(before.unit(unit.as_str())).is_some_and(|it| it.is_job());
     is_run && moment.written.iter().any(|(key, _)| matches!(key, Key::Schedule(_)))
+}
+
+/// Whether a leader has restarted a unit after a failure, together with counting the failure.
+fn is_of_failure(moment: &Moment, before: &Snapshot, unit: &UnitName) -> bool {
+    let now = &moment.snapshot;
+    let of = |snapshot: &Snapshot| snapshot.unit(unit.as_str()).cloned();
+    let is_written = moment.written.iter().any(|(key, _)| *key == Key::Failures(unit.clone()));
+    let record = now.failures_of(unit.as_str()).filter(|_| is_written);
+    let (Some(record), Some(was), Some(is)) = (record, of(before), of(now)) else { return false };
+    was.hash() == is.hash()
+        && (was.desired, is.desired) == (TargetState::Launched, TargetState::Launched)
+        && was.generation < is.generation
+        && is.generation == record.generation
 }
 
 fn target(snapshot: &Snapshot, unit: &UnitName) -> Option<UnitTarget> {

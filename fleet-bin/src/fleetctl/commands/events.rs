@@ -137,7 +137,9 @@ fn text(event: &ClusterEvent) -> String {
                 (id, _) => format!(" on {}", machines.label(id, false)),
             };
             let current = if current_state.is_empty() { "unknown" } else { current_state };
-            format!("unit {name}: desired {desired_state}, current {current}{on}")
+            let separator = if unit.failures.is_empty() { "" } else { "; " };
+            let failures = format!("{separator}{}", unit.failures);
+            format!("unit {name}: desired {desired_state}, current {current}{on}{failures}")
         }
         ClusterEvent::UnitGone(unit) => format!("unit {}: gone", unit.name),
         ClusterEvent::State(state) => {

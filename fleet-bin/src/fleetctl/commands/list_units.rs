@@ -1,7 +1,7 @@
 //! `list-units`: lists the state of each unit on each machine. Units that should be on a machine
 //! but have no reported state are listed too, with the reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::TargetState;
 use fleet_http::wire;
@@ -72,7 +72,7 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_for: Option<u64>,
     /// Reason for having no machine, problem on its machine, end of the run that failed, or failure
-    /// of the health check.
+    /// of the health check. Preceded by failures that count for `MoveAfterFailures=`.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     /// Short form of a reason for having no machine.
@@ -189,12 +189,23 @@ fn rows(
     states: Vec<wire::UnitStateEntity>,
     machines: &MachineLabels,
 ) -> Vec<Row> {
+    let failures: BTreeMap<String, String> = units
+        .iter()
+        .filter(|unit| !unit.failures.is_empty())
+        .map(|unit| (unit.name.clone(), unit.failures.clone()))
+        .collect();
     let reported: BTreeSet<String> = states.iter().map(|state| state.name.clone()).collect();
     let missing =
         units.into_iter().filter(|unit| is_wanted(unit) && !reported.contains(&unit.name));
     let missing: Vec<_> = missing.map(|unit| Row::from_unit(unit, machines)).collect();
     let states = states.into_iter().map(|state| Row::from_state(state, machines));
     let mut rows: Vec<Row> = states.chain(missing).collect();
+    for row in &mut rows {
+        if let Some(failures) = failures.get(&row.unit) {
+            let separator = if row.reason.is_empty() { "" } else { "; " };
+            row.reason = format!("{failures}{separator}{}", row.reason);
+        }
+    }
     rows.sort_by(|a, b| (&a.unit, &a.machine).cmp(&(&b.unit, &b.machine)));
     rows
 }
@@ -296,6 +307,28 @@ mod tests {
         ");
         let json = serde_json::to_value(&rows[2]).unwrap();
         assert_eq!((&json["sub"], &json["health"]), (&"running".into(), &"unhealthy".into()));
+    }
+
+    #[test]
+    fn counted_failures_come_before_the_reason() {
+        let failing = |name: &str, failures: &str| wire::UnitEntity {
+            failures: failures.into(),
+            ..unit(name, "launched", "282f949fc0de", "")
+        };
+        let units = vec![
+            failing("a.service", "failed 2 times on 282f949f: restarts after 20 s"),
+            failing("b.service", "failed 3 times on fd1d3e94: moved to 282f949f"),
+        ];
+        let states = vec![
+            state("a.service", "282f949fc0de", "failed", "ExecStart is missing"),
+            state("b.service", "282f949fc0de", "active", ""),
+        ];
+        let rows = rows(units, states, &machines());
+        insta::assert_snapshot!(table(&rows, Some("unit,active,reason")), @r"
+        UNIT→→ACTIVE→REASON
+        a.service→failed→failed 2 times on 282f949f: restarts after 20 s; ...
+        b.service→active→failed 3 times on fd1d3e94: moved to 282f949f
+        ");
     }
 
     #[test]

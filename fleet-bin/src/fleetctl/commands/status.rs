@@ -51,6 +51,9 @@ struct Status {
     /// The schedule with its runs, if the unit has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<wire::ScheduleEntity>,
+    /// Failures that count for `MoveAfterFailures=`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    failures: String,
     machines: Vec<OnMachine>,
 }
 
@@ -260,6 +263,7 @@ impl Status {
             reason: reason.clone(),
             job: None,
             schedule: None,
+            failures: unit.failures.clone(),
             machines: on,
         }
     }
@@ -297,6 +301,7 @@ impl Status {
         line(&mut text, "Desired", &self.desired);
         line(&mut text, "Current", &self.current);
         line(&mut text, "Reason", &self.reason);
+        line(&mut text, "Failures", &self.failures);
         let job = self.job.as_ref().map(|job| job.summary.text.as_str());
         line(&mut text, "Job", &clean(job.unwrap_or_default()));
         if let Some(schedule) = &self.schedule {

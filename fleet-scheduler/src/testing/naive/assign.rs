@@ -212,7 +212,8 @@ pub(super) fn order<'a>(state: &PlacementState<'a>, unit: &Unit) -> Vec<&'a Mach
 }
 
 /// Returns the score of a machine for a unit. It adds the weights of all preferences that the
-/// machine satisfies and the custom scores, and subtracts the spread penalty.
+/// machine satisfies and the custom scores. It subtracts the spread penalty, and the penalty for
+/// failures of the unit on the machine.
 pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let prefer = unit.requirements.prefer.iter();
     let liked = prefer.filter(|preference| preference.expression.eval(&machine.metadata));
@@ -220,7 +221,10 @@ pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) 
     let spread = unit.requirements.spread.iter();
     let spread_penalty: i64 =
         spread.map(|spread| spread_penalty(state, unit, machine, spread)).sum();
-    likes - spread_penalty + rules::score(state, unit, machine)
+    let failures = unit.requirements.failed_on.get(&machine.id).copied().unwrap_or_default();
+    // Larger than all weights together.
+    let failures = i64::from(failures) * (1 << 40);
+    likes - failures - spread_penalty + rules::score(state, unit, machine)
 }
 
 /// Returns the penalty of a machine for one spread key. It is the weight times the number of

@@ -125,6 +125,8 @@ pub struct Features {
     pub never: bool,
     /// `RunOnce=true`, rarely with `Schedule=`.
     pub jobs: bool,
+    /// Machines on which units have failed.
+    pub failures: bool,
     /// `Global=`.
     pub globals: bool,
     /// Machines that are cordoned.
@@ -161,6 +163,7 @@ impl Features {
             faults: has(bits, 12),
             expressions: has(bits, 13),
             jobs: has(bits, 14),
+            failures: has(bits, 15),
         }
     }
 
@@ -179,6 +182,7 @@ impl Features {
             preferences: self.preferences && other.preferences,
             never: self.never && other.never,
             jobs: self.jobs && other.jobs,
+            failures: self.failures && other.failures,
             globals: self.globals && other.globals,
             cordons: self.cordons && other.cordons,
             faults: self.faults && other.faults,

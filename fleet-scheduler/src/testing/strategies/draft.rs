@@ -34,6 +34,7 @@ struct UnitParams {
     job: Option<JobDefinition>,
     prefer: Vec<(i32, &'static str)>,
     spread: Vec<(i32, &'static str)>,
+    failed_on: Vec<(usize, u32)>,
 }
 
 /// The requirements of a unit that involve other units.
@@ -83,6 +84,7 @@ fn wants() -> impl Strategy<Value = UnitParams> {
     let soft = (
         some(0.4, (select(vec![1, 3, -2]), strategies::expression())),
         some(0.4, (select(vec![1, 2]), keys)),
+        some(0.3, (0..MACHINES.len(), 1..=3_u32)),
     );
     (flags, place, room, soft).prop_map(|(flags, place, room, soft)| UnitParams {
         global: flags.0,
@@ -95,6 +97,7 @@ fn wants() -> impl Strategy<Value = UnitParams> {
         reserve: room.1.unwrap_or_default(),
         prefer: soft.0,
         spread: soft.1,
+        failed_on: soft.2,
     })
 }
 
@@ -208,6 +211,11 @@ impl UnitParams {
         }
         if self.never && features.never {
             all.reschedule = Reschedule::Never;
+        }
+        if features.failures {
+            let failed_on = self.failed_on.iter();
+            all.failed_on =
+                failed_on.map(|(at, count)| (machine_id(MACHINES[*at]), *count)).collect();
         }
         if features.jobs {
             all.job = self.job.clone();

@@ -88,6 +88,8 @@ fn options(wants: &Requirements) -> Vec<String> {
     lines.extend(reservations(wants));
     lines.extend(wants.prefer.iter().map(|it| format!("Prefer={}: {}", it.weight, it.expression)));
     lines.extend(wants.spread.iter().map(|it| format!("Spread={}: {}", it.weight, it.key)));
+    let failures = wants.failed_on.iter();
+    lines.extend(failures.map(|(machine, count)| format!("# failed on {machine}: {count}")));
     if wants.reschedule == Reschedule::Never {
         lines.push("Reschedule=never".to_owned());
     }

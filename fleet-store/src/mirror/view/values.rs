@@ -9,9 +9,9 @@ use fleet_unitfile::UnitName;
 
 use super::{Leader, UNREADABLE_STATE, View, fault, warn};
 use crate::codec::{
-    UnitRecord, decode_claim, decode_intent, decode_job, decode_leader, decode_placement,
-    decode_reason, decode_rebalancing, decode_rollout, decode_schedule, decode_state, decode_text,
-    decode_unit,
+    UnitRecord, decode_claim, decode_failures, decode_intent, decode_job, decode_leader,
+    decode_placement, decode_reason, decode_rebalancing, decode_rollout, decode_schedule,
+    decode_state, decode_text, decode_unit,
 };
 use crate::mirror::changes::{ChangeSet, ResultChange};
 use crate::mirror::contents::{PlacementMove, UnitPlacements};
@@ -50,6 +50,7 @@ impl View {
             Key::Intent(id) => self.put_intent(id, value, known, changes),
             Key::Rollout(id) => self.put_rollout(id, value),
             Key::Job(unit) => self.put_job(unit, value),
+            Key::Failures(unit) => self.put_failures(unit, value, changes),
             Key::Schedule(unit) => self.put_schedule(unit, value),
             Key::Rebalancing => self.put_rebalancing(value, changes),
             Key::Lineage => self.lineage = Some(value.to_owned()),
@@ -101,6 +102,10 @@ impl View {
             Key::Job(unit) => {
                 self.note_job(&unit);
                 self.edit().remove_job(unit.as_str());
+            }
+            Key::Failures(unit) => {
+                self.edit().remove_failures(unit.as_str());
+                changes.units.insert(unit);
             }
             Key::Schedule(unit) => self.edit().remove_schedule(unit.as_str()),
             Key::Rebalancing => {
@@ -246,6 +251,19 @@ impl View {
         if let Some((machine, _)) = record.state.current_attempt() {
             self.affected.add(machine);
         }
+    }
+
+    /// The unit's machines to avoid depend on its failures, so the unit changes as well.
+    fn put_failures(&mut self, unit: UnitName, value: &[u8], changes: &mut ChangeSet) {
+        let unit = self.shared_name(unit);
+        match decode_failures(value) {
+            Ok(record) => self.edit().put_failures(unit.clone(), record),
+            Err(error) => {
+                warn("cannot read the failures of a unit: ignoring them", &unit, &error);
+                self.edit().remove_failures(unit.as_str());
+            }
+        }
+        changes.units.insert(unit);
     }
 
     fn put_schedule(&mut self, unit: UnitName, value: &[u8]) {
