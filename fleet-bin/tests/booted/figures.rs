@@ -47,6 +47,7 @@ async fn figures() {
     let cluster = Cluster::boot("30s");
     measure_single_units(&cluster).await;
     measure_many_units(&cluster);
+    measure_changed_units(&cluster);
     measure_idle_daemons(&cluster);
     drop(cluster);
     measure_machine_loss(&Cluster::boot("5s"));
@@ -157,6 +158,53 @@ fn measure_many_units(cluster: &Cluster) {
         "{MANY} units relative to systemctl, median of {ROUNDS}: {time} % of the time, \
          {processors} % of the CPU time, which other programs affect less"
     ));
+}
+
+/// Measures the update of all units that the last round of [`measure_many_units`] has left running.
+fn measure_changed_units(cluster: &Cluster) {
+    let round = ROUNDS - 1;
+    let names: Vec<_> = (0..MANY).map(|it| format!("many-{round}-{it}.service")).collect();
+    let mut percents = Vec::new();
+    for version in 0..ROUNDS {
+        let text = format!("{SLEEP}Environment=VERSION={version}\n");
+        let floor = many_restarts_by_systemctl(cluster, version);
+        for name in &names {
+            cluster.write(name, &text);
+        }
+        let args: Vec<_> = ["apply"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        let begin = now();
+        cluster.succeed(&args);
+        let returned = now().saturating_sub(begin);
+        let up = came_up(cluster, &MACHINES, &format!("many-{round}-*"));
+        let is_new = |(_, at): &&(String, Duration)| *at >= begin;
+        assert_eq!(up.iter().filter(is_new).count(), MANY, "all units have restarted");
+        let took = until_all_up(cluster, &format!("many-{round}-*"), MANY, begin);
+        figure(&format!(
+            "{MANY} changed units, apply to all running: {took:.2?} (fleetctl returned after \
+             {returned:.2?}); by systemctl on each machine: {floor:.2?}"
+        ));
+        percents.push(percent(took, floor));
+    }
+    let time = median(percents);
+    figure(&format!("{MANY} changed units relative to systemctl: {time} % of the time"));
+}
+
+/// Measures the change and restart of a third of the units on each machine, concurrently.
+fn many_restarts_by_systemctl(cluster: &Cluster, version: usize) -> Duration {
+    let count = MANY / MACHINES.len();
+    let names = format!("$(printf 'changed-%s.service ' $(seq {count}))");
+    let write = |version: &str| {
+        let text = format!("{SLEEP}Environment=VERSION={version}\n");
+        let text = text.escape_default().to_string();
+        format!("cd /run/systemd/system; for i in {names}; do printf '{text}' >$i; done")
+    };
+    on_all(cluster, &format!("{}; systemctl start {names}", write("before")));
+    let begin = now();
+    let change = write(&version.to_string());
+    on_all(cluster, &format!("{change}; systemctl daemon-reload; systemctl restart {names}"));
+    let took = until_all_up(cluster, "changed-*", MANY, begin);
+    on_all(cluster, &format!("systemctl stop {names}; cd /run/systemd/system; rm {names}"));
+    took
 }
 
 fn percent(took: Duration, floor: Duration) -> u128 {
