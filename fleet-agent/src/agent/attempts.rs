@@ -133,6 +133,7 @@ impl Attempts {
         mut attempts: BTreeMap<UnitName, Generation>,
         desired: &mut DesiredUnits,
         undecided: &BTreeSet<UnitName>,
+        snapshot: &Snapshot,
     ) {
         let starts = |unit: &UnitName| {
             desired.get(unit).is_some_and(|it| it.unit.desired == TargetState::Launched)
@@ -144,8 +145,12 @@ impl Attempts {
             return;
         }
         let mut next = self.recorded.clone();
-        let is_here = |unit: &UnitName| desired.contains_key(unit) || undecided.contains(unit);
-        next.attempts.retain(|unit, _| is_here(unit));
+        // The attempt of a job that left this machine may be resumed once the job is back.
+        let is_kept = |unit: &UnitName| {
+            let is_here = desired.contains_key(unit) || undecided.contains(unit);
+            is_here || snapshot.job(unit.as_str()).is_some_and(|job| job.state.outcome().is_none())
+        };
+        next.attempts.retain(|unit, _| is_kept(unit));
         next.attempts.extend(attempts.clone());
         let written = self.state.write(StateKey::Attempts, next.encode(&self.machine)).await;
         match written {
@@ -309,7 +314,7 @@ mod tests {
         let wanted = DesiredUnit { unit: Arc::new(job.clone()), epoch: Epoch(3) };
         let mut desired = DesiredUnits::from([(job.name.clone(), wanted)]);
         let to_begin = attempts.apply(&mut desired, &known, &snapshot, None);
-        attempts.begin(to_begin, &mut desired, &BTreeSet::new()).await;
+        attempts.begin(to_begin, &mut desired, &BTreeSet::new(), &snapshot).await;
         let unit = &desired[&job.name].unit;
         (unit.desired, unit.generation.0)
     }

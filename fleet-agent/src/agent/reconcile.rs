@@ -201,7 +201,7 @@ impl Reconciler {
         known.retain(|unit, _| !undecided.contains(unit));
         let seen = self.gate.view(&snapshot, &self.mirror, now);
         let enters_at = self.gate.hold_back(&mut desired, &known, &self.checkpoint, &seen);
-        self.attempts.begin(attempts, &mut desired, &undecided).await;
+        self.attempts.begin(attempts, &mut desired, &undecided, &snapshot).await;
         self.tasks.forget_old_failures(&desired, &known);
         self.gate.report();
         let again = self.tasks.run_tasks(&desired, &known, now, |tasks| tasks).await;

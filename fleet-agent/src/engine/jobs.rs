@@ -19,6 +19,9 @@ use crate::clock::wait_until;
 /// Maximum wait for a time of the wall clock, which may be set forward meanwhile.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Wait before a write that the store has refused is tried again.
+const POSTPONED: Duration = Duration::from_secs(10);
+
 /// Units with a job, a schedule or counted failures that this leader has to look at again.
 #[derive(Default)]
 struct Agenda {
@@ -107,6 +110,11 @@ impl Engine {
                     Ok(revisions) => revisions,
                     // Another writer has changed the unit, so it is evaluated again.
                     Err(RegistryError::Conflict | RegistryError::Changed { .. }) => continue,
+                    Err(error) if is_of_one_unit(&error) => {
+                        warn(&format!("cannot advance {unit}: trying again later"), &error);
+                        agenda.postpone(unit, now);
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 };
             agenda.pending.remove(&unit);
@@ -169,6 +177,15 @@ impl Engine {
     }
 }
 
+/// Whether an error concerns one unit only, so that the leader goes on with the others.
+fn is_of_one_unit(error: &RegistryError) -> bool {
+    match error {
+        RegistryError::Deposed { .. } => false,
+        RegistryError::Store(error) => matches!(error, StoreError::Invalid(_)),
+        _ => true,
+    }
+}
+
 /// Decides the next state of the job of a unit, which may not exist.
 fn decide_job(
     unit: Option<&Unit>,
@@ -205,6 +222,12 @@ fn decide_job(
 }
 
 impl Agenda {
+    /// Evaluates a unit again after a while, because the store has refused its write.
+    fn postpone(&mut self, unit: UnitName, now: Timestamp) {
+        self.pending.remove(&unit);
+        self.due.insert(unit, Some(now.after(POSTPONED)));
+    }
+
     /// Adds the units to evaluate: those with a change since the last pass, and those that are due.
     fn note_changes(&mut self, delta: &FullDelta, now: Timestamp) {
         let snapshot = &delta.inputs.snapshot;

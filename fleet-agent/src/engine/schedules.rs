@@ -52,7 +52,12 @@ pub(super) fn decide_schedule(
     let mut writes = Vec::new();
     if seen == Some(&next) {
         for action in step.actions {
-            writes.extend(write_of(action, unit, &mut next));
+            // Several large files may not fit into one transaction.
+            let is_start = matches!(action, ScheduleAction::Start { .. });
+            writes.extend(write_of(action, unit, &mut next, snapshot));
+            if is_start && !writes.is_empty() {
+                break;
+            }
         }
         let keeps = unit.requirements.job.as_ref().and_then(|job| job.settings.keep_for);
         if writes.is_empty() && keeps.is_none() {
@@ -77,7 +82,12 @@ fn zone(settings: &ScheduleSettings) -> Option<TimeZone> {
 }
 
 /// Returns the write of an action, and records a start.
-fn write_of(action: ScheduleAction, unit: &Unit, next: &mut ScheduleRecord) -> Option<UnitWrite> {
+fn write_of(
+    action: ScheduleAction,
+    unit: &Unit,
+    next: &mut ScheduleRecord,
+    snapshot: &Snapshot,
+) -> Option<UnitWrite> {
     match action {
         ScheduleAction::Start { run } => {
             let name = run.unit_name(&unit.name).ok()?;
@@ -92,7 +102,8 @@ fn write_of(action: ScheduleAction, unit: &Unit, next: &mut ScheduleRecord) -> O
         }
         ScheduleAction::Stop { run } => {
             let name = run.unit_name(&unit.name).ok()?;
-            Some(UnitWrite::SetDesired(name, TargetState::Inactive))
+            let is_wanted = snapshot.unit(name.as_str())?.desired != TargetState::Inactive;
+            is_wanted.then_some(UnitWrite::SetDesired(name, TargetState::Inactive))
         }
     }
 }

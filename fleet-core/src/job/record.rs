@@ -135,6 +135,13 @@ fn progress(state: &UnitState) -> AttemptProgress {
         // The machine has restarted, or its agent has stopped the unit.
         (TargetState::Loaded, _) => AttemptProgress::Interrupted,
         (TargetState::Launched, problem) => match (result.as_deref(), problem) {
+            (Some(result), Some(problem)) if result != "success" && exit.is_none() => {
+                not_started(problem)
+            }
+            // No daemon has seen the exit.
+            (Some(result), _) if result != "success" && *exit == Some(ExitStatus::Unknown) => {
+                AttemptProgress::Interrupted
+            }
             (Some(result), _) => {
                 let status = exit.unwrap_or(ExitStatus::Unknown);
                 // systemd counts some signals as a success of a service, but not of a job.

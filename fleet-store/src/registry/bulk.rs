@@ -217,8 +217,7 @@ impl Registry {
             }
             (UnitWrite::Destroy(_), None) if !is_unreadable => return Err(missing()),
             (UnitWrite::Destroy(_), _) => {
-                let placements = mirror.placements_of(name);
-                return Ok(self.destroy_transaction(name, same, &placements, !bulk.any_placement));
+                return Ok(self.destroy_transaction(name, same, mirror, !bulk.any_placement));
             }
             (UnitWrite::SetDesired(_, desired), Some(known)) => known.with_desired(*desired),
             (UnitWrite::Restart(_), Some(known)) => {

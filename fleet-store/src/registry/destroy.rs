@@ -9,7 +9,6 @@ use fleet_unitfile::UnitName;
 use super::units::check_unchanged;
 use super::{Registry, RegistryError};
 use crate::clock::within;
-use crate::mirror::UnitPlacements;
 use crate::registry::Key;
 use crate::{Commit, Condition, Mirror, Transaction};
 
@@ -66,8 +65,7 @@ impl Registry {
     ) -> Result<Revision, RegistryError> {
         for _ in 0..MAX_ATTEMPTS {
             let existence = self.existence_condition(name, unchanged).await?;
-            let transaction =
-                self.destroy_transaction(name, existence, &mirror.placements_of(name), true);
+            let transaction = self.destroy_transaction(name, existence, mirror, true);
             if let Some(revision) = self.try_destroy(name, transaction, unchanged.is_some()).await?
             {
                 return Ok(revision);
@@ -77,8 +75,7 @@ impl Registry {
             }
         }
         let existence = self.existence_condition(name, unchanged).await?;
-        let transaction =
-            self.destroy_transaction(name, existence, &mirror.placements_of(name), false);
+        let transaction = self.destroy_transaction(name, existence, mirror, false);
         let destroyed = self.try_destroy(name, transaction, unchanged.is_some()).await?;
         destroyed.ok_or(RegistryError::Conflict)
     }
@@ -114,21 +111,22 @@ impl Registry {
         }
     }
 
-    /// Returns the transaction that destroys a unit and its placements on `seen.machines`. The
+    /// Returns the transaction that destroys a unit and the placements that the mirror shows. The
     /// unit's record is not decoded, so a damaged unit can also be destroyed.
     ///
     /// If `exactly` is set, the transaction is refused if the unit may have other placements. Its
     /// additional conditions are:
     ///
-    /// - With placements in `seen`: all of them still exist.
-    /// - Without: no leader has written placements since `seen.last_write`.
+    /// - With such placements: all of them still exist.
+    /// - Without: no leader has written placements since the mirror's state.
     pub(super) fn destroy_transaction(
         &self,
         name: &UnitName,
         existence: Condition,
-        seen: &UnitPlacements,
+        mirror: &Mirror,
         exactly: bool,
     ) -> Transaction {
+        let (seen, snapshot) = (mirror.placements_of(name), mirror.snapshot());
         let record = self.key(&Key::Unit(name.clone()));
         let mut transaction = Transaction::new().when(existence).delete(record);
         for machine in &seen.machines {
@@ -141,6 +139,15 @@ impl Registry {
         }
         if exactly && seen.machines.is_empty() {
             transaction = transaction.when(self.placements_unchanged_since(seen.last_write));
+        }
+        // A later unit of this name must not continue them. The leader removes others.
+        let records = [
+            (snapshot.job(name.as_str()).is_some(), Key::Job(name.clone())),
+            (snapshot.schedule(name.as_str()).is_some(), Key::Schedule(name.clone())),
+            (snapshot.failures_of(name.as_str()).is_some(), Key::Failures(name.clone())),
+        ];
+        for (_, key) in records.iter().filter(|(exists, _)| *exists) {
+            transaction = transaction.delete(self.key(key));
         }
         transaction
             .delete(self.key(&Key::Reason(name.clone())))

@@ -1,6 +1,8 @@
 //! Jobs, schedules and counted failures: advanced by the leader. Users request changes of
 //! schedules.
 
+use std::time::Duration;
+
 use fleet_core::failures::FailureRecord;
 use fleet_core::job::JobRecord;
 use fleet_core::schedule::{ScheduleRecord, ScheduleRequest};
@@ -11,11 +13,15 @@ use super::leadership::LEADER_CONDITION;
 use super::{
     BulkWrite, Key, Leadership, Registry, RegistryError, RemovePlacement, UnitWrite, units,
 };
+use crate::clock::sleep;
 use crate::codec::{decode_schedule, encode_failures, encode_job, encode_schedule};
 use crate::{Commit, Condition, Mirror, Transaction};
 
 /// Maximum number of attempts when other writers change a schedule concurrently.
 const MAX_ATTEMPTS: usize = 10;
+
+/// Wait between two reads of a schedule that does not exist yet.
+const SCHEDULE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Progress of a job, a schedule or counted failures, written in one step together with changes of
 /// units.
@@ -162,7 +168,8 @@ impl Registry {
         Ok(transactions.reduce(Transaction::and).unwrap_or_default())
     }
 
-    /// Applies a request to a schedule, and returns the schedule.
+    /// Applies a request to a schedule, and returns the schedule. Waits up to three seconds for the
+    /// leader to make it.
     ///
     /// # Errors
     ///
@@ -173,9 +180,16 @@ impl Registry {
         unit: &UnitName,
         request: ScheduleRequest,
     ) -> Result<(ScheduleRecord, Revision), RegistryError> {
+        let mut is_missing = false;
         for _ in 0..MAX_ATTEMPTS {
             let (entry, _) = self.get(&Key::Schedule(unit.clone())).await?;
-            let entry = entry.ok_or_else(|| RegistryError::NoSchedule { unit: unit.clone() })?;
+            // The leader makes the schedule soon after its unit.
+            let Some(entry) = entry else {
+                sleep(SCHEDULE_INTERVAL).await;
+                is_missing = true;
+                continue;
+            };
+            is_missing = false;
             let mut record = decode_schedule(&entry.value)
                 .map_err(|source| RegistryError::Value { key: entry.key.clone(), source })?;
             if !record.request(request) {
@@ -187,6 +201,9 @@ impl Registry {
                 return Ok((record, revision));
             }
         }
-        Err(RegistryError::Conflict)
+        Err(match is_missing {
+            true => RegistryError::NoSchedule { unit: unit.clone() },
+            false => RegistryError::Conflict,
+        })
     }
 }

@@ -68,6 +68,7 @@ fn reports_follow_from_published_states() {
     use TargetState::{Launched, Loaded};
     let code = |code| Some(ExitStatus::Code(code));
     let signal = Some(ExitStatus::Signal(15));
+    let unknown = Some(ExitStatus::Unknown);
     let ok = Some("success");
     let cases = [
         ("loaded", state(Loaded, 0, SystemdState::loaded())),
@@ -79,6 +80,7 @@ fn reports_follow_from_published_states() {
         ("succeeded with a status", state(Launched, 41, systemd(Inactive, ok, code(75)))),
         ("failed", state(Launched, 41, systemd(Failed, Some("exit-code"), code(3)))),
         ("killed", state(Launched, 41, systemd(Inactive, ok, signal))),
+        ("unseen exit", state(Launched, 41, systemd(Failed, Some("exit-code"), unknown))),
         ("lost", state(Loaded, 41, SystemdState::loaded())),
         ("of an earlier job", state(Launched, 40, systemd(Active, ok, None))),
         ("of a later attempt", state(Launched, 43, systemd(Active, ok, None))),
@@ -100,6 +102,7 @@ fn reports_follow_from_published_states() {
     succeeded with a status: 40.1 Exited { status: Code(75), success: true }
     failed: 40.1 Exited { status: Code(3), success: false }
     killed: 40.1 Exited { status: Signal(15), success: false }
+    unseen exit: 40.1 Interrupted
     lost: 40.1 Interrupted
     of an earlier job: 40.0 Active
     of a later attempt: 40.3 Active
@@ -112,7 +115,10 @@ fn problem_explains_an_attempt_that_did_not_start() {
     unloaded.problem = Some("line 2: no such option".to_owned());
     let mut refused = state(TargetState::Launched, 41, SystemdState::loaded());
     refused.problem = Some("no such program".to_owned());
-    for state in [unloaded, refused] {
+    let mut failed =
+        state(TargetState::Launched, 41, systemd(ActiveState::Failed, Some("resources"), None));
+    failed.problem = Some("the machine lacks the resources to start it".to_owned());
+    for state in [unloaded, refused, failed] {
         let problem = state.problem.clone().unwrap();
         let seen = record().observe(&job(), &cluster(Some(state)));
         let progress = format!("{:?}", seen.reports[0].progress);
