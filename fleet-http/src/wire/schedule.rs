@@ -198,7 +198,7 @@ impl<'a> ScheduleView<'a> {
 }
 
 /// Returns the time zone of a schedule; `None` if this machine does not know it.
-fn zone(settings: &ScheduleSettings) -> Option<TimeZone> {
+pub(crate) fn zone(settings: &ScheduleSettings) -> Option<TimeZone> {
     match settings.calendar.zone() {
         Some(name) if !settings.calendar.is_utc() => TimeZone::get(name).ok(),
         Some(_) | None => Some(TimeZone::UTC),

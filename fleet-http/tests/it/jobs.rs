@@ -262,3 +262,13 @@ async fn jobs_are_no_members_of_rollouts() {
     let job = server.client().unit(&name("job.service")).await.unwrap().unwrap();
     assert_eq!(job.source.as_deref(), Some(&*changed), "it is written at once");
 }
+
+#[tokio::test]
+async fn unknown_time_zone_is_refused() {
+    let server = Server::start().await;
+    let text = NIGHTLY.replace("02:00 UTC", "02:00 Europe/Nowhere");
+    let writes =
+        UnitWrites::default().put(&name("a.service"), &upload(&text, TargetState::Launched));
+    let error = server.client().write_units(&writes).await.unwrap_err().to_string();
+    assert!(error.contains("the time zone \"Europe/Nowhere\" is not known"), "{error}");
+}

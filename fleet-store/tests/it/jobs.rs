@@ -131,3 +131,14 @@ async fn run_is_created_with_its_schedule() {
     let missing = world.registry.request_schedule(&name("b.service"), ScheduleRequest::Pause).await;
     assert!(matches!(missing, Err(RegistryError::NoSchedule { .. })), "{missing:?}");
 }
+
+#[tokio::test]
+async fn destroyed_unit_leaves_no_job() {
+    let world = World::new().await;
+    let before = world.mirror.snapshot();
+    let revision = world.advance(&before, Some(&new_job(&before)), &[]).await.unwrap();
+    world.seen(revision).await;
+    let revision = world.registry.destroy(&name(JOB), &world.mirror).await.unwrap();
+    let after = world.seen(revision).await;
+    assert!(after.unit(JOB).is_none() && after.job(JOB).is_none());
+}

@@ -20,7 +20,7 @@ use super::units;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::server::handlers::extract;
-use crate::wire::{ErrorDetail, PutUnit, decode_put};
+use crate::wire::{ErrorDetail, PutUnit, decode_put, zone};
 
 /// Create a unit, replace its unit file, or set its desired state.
 ///
@@ -400,6 +400,14 @@ pub(crate) fn requirements(
     let parsed = Requirements::parse(name, file, strictness).map_err(bad_requirements)?;
     for warning in &parsed.warnings {
         tracing::warn!(unit = %name, "{warning}");
+    }
+    let schedule = parsed.requirements.job.as_ref().and_then(|job| job.schedule.as_ref());
+    if let Some(schedule) = schedule.filter(|schedule| zone(schedule).is_none()) {
+        return Err(Failure::bad_request(format!(
+            "Schedule: the time zone {:?} is not known on this machine: write a name such as \
+             Europe/Berlin or UTC, or install the package tzdata",
+            schedule.calendar.zone().unwrap_or_default()
+        )));
     }
     Ok(parsed.requirements)
 }
