@@ -46,7 +46,7 @@ struct StoredAttempts {
     attempts: BTreeMap<String, u64>,
 }
 
-/// What to do with the unit of a job.
+/// The agent's next step for the unit of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JobTask {
     /// Start this attempt.

@@ -1,4 +1,4 @@
-//! What the publisher reports about the jobs of this machine, beyond the states of their units.
+//! Facts about the jobs of this machine that the publisher adds to the states of their units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -142,7 +142,7 @@ impl Engine {
         now: Timestamp,
     ) -> Result<[Option<Revision>; 3], RegistryError> {
         let (mirror, snapshot) = (&self.config.mirror, &*delta.inputs.snapshot);
-        // A unit that cannot be read may still be a job.
+        // A unit that cannot be read may still be a job, so its records are left alone.
         if snapshot.fault(name.as_str()).is_some() {
             return Ok([None; 3]);
         }

@@ -79,8 +79,9 @@ impl UnitWrite {
 }
 
 impl BulkWrite<'_> {
-    /// Number of units that fit into one step in any case, unless their files are large. A step can
-    /// have more units that keep their files, or that share one.
+    /// Number of units that fit into one step in any case, unless their files are large, or unless
+    /// they are destroyed together with records of jobs, schedules or failures. A step can have
+    /// more units that keep their files, or that share one.
     pub const MAX_ATOMIC: usize = Transaction::MAX_OPERATIONS / 4;
 }
 

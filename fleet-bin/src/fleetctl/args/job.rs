@@ -16,7 +16,7 @@ pub(crate) struct RunArgs {
     pub(crate) verification: VerificationArgs,
 }
 
-/// Whether and how long the command waits for jobs.
+/// Options of commands that can wait for jobs.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct JobWaitArgs {
     /// Print the output until the jobs have ended, and exit with their exit code.
