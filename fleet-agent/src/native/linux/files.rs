@@ -351,7 +351,7 @@ mod tests {
         let path = home.path().join("top");
         std::fs::create_dir(&path).expect("it can be created");
         let mut at = openat(CWD, &path, DIRECTORY, Mode::empty()).expect("it exists");
-        for level in 0..100_000 {
+        for level in 0..10_000 {
             if level % 1000 == 0 {
                 for name in ["file", ".removed-7"] {
                     openat(&at, name, OFlags::CREATE, Mode::RUSR).expect("it can be created");
