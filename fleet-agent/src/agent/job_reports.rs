@@ -71,16 +71,23 @@ impl JobReports {
         self.lock().lost.get(unit).copied()
     }
 
-    /// Adds the result of a job that has ended while no daemon ran. systemd forgets a unit that has
-    /// ended, unless the unit has failed.
-    pub(crate) fn add_result(&self, unit: &mut ManagedUnit) {
+    /// Completes the state of a job that is requested to run and inactive, without a result.
+    ///
+    /// If the service manager still waits with the start, the attempt is under way. Otherwise it
+    /// has ended while no daemon ran: systemd forgets such a unit, unless it has failed.
+    pub(crate) fn complete(&self, unit: &mut ManagedUnit) {
         let state = &mut unit.state;
-        let has_ended = unit.known.requested == TargetState::Launched
+        let is_idle = unit.known.requested == TargetState::Launched
             && (state.load, state.active) == (LoadState::Loaded, ActiveState::Inactive)
             && state.result.is_none();
         let facts = self.lock();
-        // An attempt of this daemon may not have begun to run.
-        if has_ended && facts.jobs.contains(&unit.unit) && !facts.begun.contains_key(&unit.unit) {
+        if !is_idle || !facts.jobs.contains(&unit.unit) {
+            return;
+        }
+        if unit.waits_for.is_some() {
+            (state.active, state.sub) = (ActiveState::Activating, "waiting".into());
+        } else if !facts.begun.contains_key(&unit.unit) {
+            // An attempt of this daemon may not have begun to run.
             state.result = Some("success".to_owned());
         }
     }
@@ -129,7 +136,32 @@ fn shortened(line: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::{Epoch, KnownUnit, SystemdState};
+    use fleet_unitfile::UnitFile;
+
     use super::*;
+
+    /// Regression: a queued start counted as a success, after a restart of the daemon.
+    #[test]
+    fn idle_job_is_waiting_or_has_ended_without_a_daemon() {
+        let reports = JobReports::default();
+        let job: UnitName = "job.service".parse().expect("it is a name");
+        reports.update([job.clone()].into(), BTreeMap::new());
+        let (hash, epoch) = (UnitFile::default().hash(), Epoch(3));
+        let known =
+            KnownUnit { hash, requested: TargetState::Launched, epoch, generation: Generation(41) };
+        let completed = |waits_for: Option<&str>| {
+            let mut unit = ManagedUnit::new(job.clone(), known, SystemdState::loaded());
+            unit.waits_for = waits_for.map(str::to_owned);
+            reports.complete(&mut unit);
+            (unit.state.active, unit.state.result)
+        };
+        let ended = (ActiveState::Inactive, Some("success".to_owned()));
+        assert_eq!(completed(None), ended);
+        assert_eq!(completed(Some("waits for a.service")), (ActiveState::Activating, None));
+        reports.begin([&job].into_iter());
+        assert_eq!(completed(None), (ActiveState::Inactive, None), "it has just been requested");
+    }
 
     #[test]
     fn line_of_output_is_cut_between_characters() {

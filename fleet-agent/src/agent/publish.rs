@@ -251,7 +251,7 @@ impl Publisher {
         };
         let drift = self.manager.drift(unit).await?;
         let problem = self.errors.reportable(unit, &managed.state);
-        self.jobs.add_result(&mut managed);
+        self.jobs.complete(&mut managed);
         let output = self.jobs.output(&managed, &*self.clock).await;
         Ok(Some(UnitState { output, ..self.managed(managed, problem, drift) }))
     }

@@ -3,6 +3,7 @@
 mod absent_machines;
 #[cfg(test)]
 mod absent_machines_tests;
+mod agenda;
 mod failures;
 mod jobs;
 #[cfg_attr(

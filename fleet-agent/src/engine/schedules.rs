@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fleet_core::schedule::{
-    HistoryEntry, RunId, ScheduleAction, ScheduleRecord, ScheduleRequests, ScheduleSettings,
+    HistoryEntry, RunId, RunPhase, ScheduleAction, ScheduleRecord, ScheduleRequests,
+    ScheduleSettings,
 };
 use fleet_core::{Snapshot, TargetState, Timestamp, Unit};
 use fleet_store::registry::{NewUnit, UnitWrite};
@@ -14,6 +15,9 @@ use super::jobs::Decision;
 
 /// Number of ended runs whose units are kept if the unit has no `KeepFor=`.
 const KEPT_RUNS: usize = 3;
+
+/// Maximum number of units of runs that are destroyed in one step.
+const DESTROYED_RUNS: usize = 10;
 
 /// Options that the unit of a run does not have.
 const SCHEDULE_OPTIONS: [&str; 3] = ["Schedule", "ConcurrencyPolicy", "CatchUp"];
@@ -30,8 +34,7 @@ pub(super) fn decide_schedule(
     now: Timestamp,
 ) -> Decision<ScheduleRecord> {
     let Some((unit, settings)) = unit.and_then(|unit| Some((unit, schedule_of(unit)?))) else {
-        let writes = seen.map(|record| removals(name, record, 0, snapshot)).unwrap_or_default();
-        return Decision { writes, ..Decision::none() };
+        return seen.map_or_else(Decision::none, |record| end_runs(name, record, snapshot, now));
     };
     let is_on = unit.desired == TargetState::Launched;
     let mut next = match seen {
@@ -106,6 +109,26 @@ fn write_of(
             is_wanted.then_some(UnitWrite::SetDesired(name, TargetState::Inactive))
         }
     }
+}
+
+/// Decides how the record of a schedule ends that no longer exists: the units of its runs are
+/// destroyed first, except for those that a user has started again.
+fn end_runs(
+    schedule: &UnitName,
+    record: &ScheduleRecord,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Decision<ScheduleRecord> {
+    let started = record.state.runs.iter().filter(|run| run.phase != RunPhase::Recorded);
+    let unfinished = started.filter_map(|run| run.id.unit_name(schedule).ok());
+    let exists = |unit: &UnitName| snapshot.unit(unit.as_str()).is_some();
+    let mut writes: Vec<_> = unfinished.filter(exists).map(UnitWrite::Destroy).collect();
+    writes.extend(removals(schedule, record, 0, snapshot));
+    writes.truncate(DESTROYED_RUNS);
+    if writes.is_empty() {
+        return Decision::none();
+    }
+    Decision { next: Some(record.clone()), writes, is_active: true, due: Some(now) }
 }
 
 /// Returns the writes that remove the units of ended runs, except the last `kept` of them.

@@ -29,6 +29,9 @@ pub(crate) struct ObservedState {
     invocation: Vec<u8>,
     /// Invocation ID before the last requested start, until that start has succeeded.
     before: Option<Vec<u8>>,
+    /// Whether a start was waiting in systemd's queue when the unit became known, and the unit has
+    /// not begun to run since.
+    is_queued: bool,
 }
 
 impl ObservedState {
@@ -55,6 +58,7 @@ impl ObservedState {
         if is_first || is_latest {
             self.active.clone_from(&states.active);
             self.sub.clone_from(&states.sub);
+            self.is_queued |= is_first && matches!(states.job.as_str(), "start" | "restart");
             self.on_active();
         }
         if is_first { !self.is_inactive() } else { differs }
@@ -98,6 +102,7 @@ impl ObservedState {
 
     fn on_active(&mut self) {
         self.ran |= !self.is_inactive();
+        self.is_queued &= self.is_inactive();
     }
 
     /// Records that systemd has unloaded the unit. This happens only to idle units, so the unit is
@@ -130,6 +135,11 @@ impl ObservedState {
         // A unit that was unloaded and loaded again meanwhile has no invocation ID.
         let is_same = |before: &Vec<u8>| self.invocation.is_empty() || *before == self.invocation;
         self.is_inactive() && self.before.as_ref().is_some_and(is_same)
+    }
+
+    /// Whether it waits in systemd for a start that an earlier daemon has requested.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.is_queued && self.state().result.is_none()
     }
 
     /// Returns the invocation ID of its last run.
@@ -218,6 +228,21 @@ mod tests {
         assert_eq!(observed.state(), SystemdState::loaded());
         observed.on_properties(UNIT, &properties(&[("StateChangeTimestamp", 5_u64.into())]));
         assert_eq!(observed.state().result.as_deref(), Some("success"));
+    }
+
+    /// Regression: a job was reported as successful before its start.
+    #[test]
+    fn queued_start_lasts_until_the_unit_runs() {
+        let mut observed = ObservedState::default();
+        let queued = States { job: "start".to_owned(), ..states("inactive", "dead") };
+        observed.on_states(&queued, true);
+        assert!(observed.is_queued());
+        observed.on_states(&states("inactive", "dead"), true);
+        assert!(observed.is_queued(), "it has not run yet");
+        observed.on_properties(UNIT, &properties(&[("ActiveState", "activating".into())]));
+        assert!(!observed.is_queued());
+        observed.on_properties(UNIT, &properties(&[("ActiveState", "inactive".into())]));
+        assert!(!observed.is_queued());
     }
 
     #[test]

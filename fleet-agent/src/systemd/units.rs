@@ -216,7 +216,10 @@ impl Entry {
 
     fn managed(&self, unit: &UnitName) -> Option<ManagedUnit> {
         let known = self.record.as_ref()?.known;
-        Some(ManagedUnit::new(unit.clone(), known, self.observed.state()))
+        let queued = || "waits for its start, which is in the queue of systemd".to_owned();
+        let waits_for = self.observed.is_queued().then(queued);
+        let managed = ManagedUnit::new(unit.clone(), known, self.observed.state());
+        Some(ManagedUnit { waits_for, ..managed })
     }
 
     /// Applies a change. Returns whether it is visible from outside.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fleet_core::rollout::{RolloutPhase, RolloutRecord, RolloutRequest};
-use fleet_core::{Snapshot, SystemdState, TargetState};
+use fleet_core::{Revision, Snapshot, SystemdState, TargetState};
 use fleet_scheduler::{check, plan, share};
 use fleet_unitfile::UnitName;
 
@@ -68,7 +68,9 @@ impl Cluster {
         assert!(differences.is_empty(), "after {bound:?}:\n{}", differences.join("\n"));
         self.wait(REST).await;
         let after = Some((self.calls(), self.history.revision()));
-        assert_eq!(after, last, "a cluster at rest makes no calls and writes nothing");
+        let seen = last.map_or_else(Revision::default, |(_, revision)| revision);
+        let written: Vec<_> = self.history.since(seen).map(|it| &it.written).collect();
+        assert_eq!(after, last, "a cluster at rest makes calls or writes {written:?}");
     }
 
     /// Returns the time in which all rollouts that are not paused end.

@@ -182,9 +182,9 @@ pub enum RequirementErrorKind {
         /// The error of the job.
         cause: SettingErrorKind,
     },
-    /// An option of `[Service]` keeps a job from running to completion once.
+    /// An option keeps a job from running to completion once, or makes systemd forget a failure.
     JobService {
-        /// `Restart` or `RemainAfterExit`.
+        /// `Restart`, `RemainAfterExit` or `CollectMode`.
         option: &'static str,
         /// The value as written.
         value: String,
@@ -382,6 +382,9 @@ impl RequirementErrorKind {
                 "remove Restart: with RunOnce, Retries of [X-Fleet] sets the number of further \
                  attempts"
                     .into()
+            }
+            Self::JobService { option: "CollectMode", .. } => {
+                "remove CollectMode: systemd would forget that the job has failed".into()
             }
             Self::JobService { option, .. } => {
                 format!("remove {option}: a job ends when its processes have ended")

@@ -96,7 +96,8 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Refuses options of `[Service]` with which a job would not run to completion once.
+    /// Refuses options with which a job would not run to completion once, or with which systemd
+    /// would forget a failure.
     pub(super) fn check_job_service(&mut self) {
         let Some(run_once) = self.job.run_once else {
             return;
@@ -104,8 +105,13 @@ impl SectionReader<'_> {
         let line = self.reports.line(run_once);
         let repeats: fn(&str) -> bool = |value| value != "no";
         let remains: fn(&str) -> bool = |value| parse_bool(value) == Some(true);
-        for (option, is_refused) in [("Restart", repeats), ("RemainAfterExit", remains)] {
-            let last = self.file.effective("Service", option).next_back();
+        let forgets: fn(&str) -> bool = |value| value == "inactive-or-failed";
+        for (section, option, is_refused) in [
+            ("Service", "Restart", repeats),
+            ("Service", "RemainAfterExit", remains),
+            ("Unit", "CollectMode", forgets),
+        ] {
+            let last = self.file.effective(section, option).next_back();
             if let Some(found) = last.filter(|it| is_refused(it.value())) {
                 let value = found.value().to_owned();
                 self.reports.refuse(found.value_span(), Kind::JobService { option, value, line });

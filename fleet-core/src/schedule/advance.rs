@@ -28,6 +28,9 @@ impl ScheduleState {
     /// [`MAX_DELAY`](Self::MAX_DELAY) or `CatchUp=once`. At last, a request to run now is handled,
     /// also while the schedule is paused.
     ///
+    /// While the schedule is paused, no elapse changes the state, so that nothing has to be stored.
+    /// The call after the pause records all of its elapses as skipped.
+    ///
     /// Calling again with the same arguments changes nothing and returns the same step.
     pub fn advance(
         &mut self,
@@ -38,15 +41,20 @@ impl ScheduleState {
         now: Timestamp,
     ) -> ScheduleStep {
         self.settle(seen, now);
-        if let Some(due) = due::between(&settings.calendar, zone, self.decided_until, now) {
-            self.decided_until = due.last;
-            self.decide(settings, requests, due, now);
+        if !(self.is_paused && requests.paused) {
+            let is_paused = self.is_paused || requests.paused;
+            if let Some(due) = due::between(&settings.calendar, zone, self.decided_until, now) {
+                self.decided_until = due.last;
+                self.decide(settings, is_paused, due, now);
+            }
+            self.is_paused = requests.paused;
         }
         if requests.run_now > self.run_now {
             self.run_now = requests.run_now;
             self.admit(settings, RunId::Manual(requests.run_now), now);
         }
-        let next = due::next(&settings.calendar, zone, self.decided_until.max(now));
+        let after = self.decided_until.max(now);
+        let next = due::next(&settings.calendar, zone, after).filter(|_| !self.is_paused);
         ScheduleStep { actions: self.actions(), next }
     }
 
@@ -78,16 +86,17 @@ impl ScheduleState {
 
     /// Updates the runs from their units.
     fn settle(&mut self, seen: &BTreeMap<RunId, RunStatus>, now: Timestamp) {
-        for mut run in std::mem::take(&mut self.runs) {
+        for run in std::mem::take(&mut self.runs) {
             let result = match (seen.get(&run.id), run.phase) {
+                // The unit of this run would have been created together with the next phase.
+                (Some(_), RunPhase::Recorded) => {
+                    self.omit_run(run.id, OmissionReason::NameTaken);
+                    continue;
+                }
                 (Some(RunStatus::Ended(JobOutcome::Stopped)), RunPhase::Stopping) => {
                     Some(RunEnd::Replaced)
                 }
                 (Some(RunStatus::Ended(outcome)), _) => Some(RunEnd::Ended(*outcome)),
-                (Some(RunStatus::Active), RunPhase::Recorded) => {
-                    run.phase = RunPhase::Started;
-                    None
-                }
                 (None, RunPhase::Started | RunPhase::Stopping) => Some(RunEnd::Removed),
                 (Some(RunStatus::Active), _) | (None, RunPhase::Recorded) => None,
             };
@@ -102,19 +111,13 @@ impl ScheduleState {
     }
 
     /// Decides the elapses that are due.
-    fn decide(
-        &mut self,
-        settings: &ScheduleSettings,
-        requests: ScheduleRequests,
-        due: Due,
-        now: Timestamp,
-    ) {
+    fn decide(&mut self, settings: &ScheduleSettings, is_paused: bool, due: Due, now: Timestamp) {
         let is_late = now.since(due.last) > Self::MAX_DELAY && settings.catch_up == CatchUp::None;
-        let reason = match requests.paused {
+        let reason = match is_paused {
             true => OmissionReason::Paused,
             false => OmissionReason::Missed,
         };
-        let runs = !requests.paused && !is_late;
+        let runs = !is_paused && !is_late;
         if runs {
             if let Some(last) = due.before_last {
                 let count = due.count - u64::from(!due.or_more);

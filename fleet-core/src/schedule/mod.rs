@@ -118,6 +118,9 @@ pub struct ScheduleState {
     /// All elapses up to this time are decided. It never decreases, so no elapse is decided twice,
     /// even if the wall clock is set back.
     pub decided_until: Timestamp,
+    /// Whether the schedule was paused at the last decision. All later elapses are then skipped,
+    /// and recorded as such once the schedule is resumed.
+    pub is_paused: bool,
     /// The last request to run now that was handled.
     pub run_now: Generation,
     /// Unfinished runs, in the order in which they were recorded; at most
@@ -204,7 +207,7 @@ pub enum RunEnd {
 pub enum OmissionReason {
     /// No leader handled the elapse in time, or a later elapse was due as well.
     Missed,
-    /// The schedule was paused.
+    /// The schedule was paused or stopped.
     Paused,
     /// `ConcurrencyPolicy=forbid`, and an earlier run was unfinished.
     Unfinished,
@@ -212,6 +215,8 @@ pub enum OmissionReason {
     TooManyRuns,
     /// Another run replaced this one before it started.
     Replaced,
+    /// Another unit already had the name of the run's unit.
+    NameTaken,
 }
 
 /// An action that the leader takes after it has stored the state.
@@ -236,7 +241,7 @@ pub struct ScheduleStep {
     /// Actions to take after the state was stored.
     pub actions: Vec<ScheduleAction>,
     /// The next elapse. Call again at this time, even if no observation changes. `None` if the
-    /// event never occurs again.
+    /// event never occurs again, or while the schedule is paused.
     pub next: Option<Timestamp>,
 }
 
@@ -260,6 +265,7 @@ impl ScheduleState {
     pub fn new(now: Timestamp) -> Self {
         Self {
             decided_until: now,
+            is_paused: false,
             run_now: Generation::ZERO,
             runs: Vec::new(),
             history: VecDeque::new(),
@@ -333,10 +339,11 @@ impl fmt::Display for OmissionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Missed => "missed: no leader handled it in time",
-            Self::Paused => "skipped: the schedule was paused",
+            Self::Paused => "skipped: the schedule was paused or stopped",
             Self::Unfinished => "skipped: an earlier run was unfinished",
             Self::TooManyRuns => "skipped: too many runs were unfinished",
             Self::Replaced => "skipped: another run replaced it before it started",
+            Self::NameTaken => "skipped: another unit had the name of its unit",
         })
     }
 }

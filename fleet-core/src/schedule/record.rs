@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use fleet_unitfile::UnitName;
 
-use super::{RunId, RunStatus, ScheduleRequests, ScheduleSettings, ScheduleState};
+use super::{
+    HistoryEntry, RunEnd, RunId, RunPhase, RunStatus, ScheduleRequests, ScheduleSettings,
+    ScheduleState,
+};
 use crate::{Snapshot, Timestamp, Unit};
 
 /// A schedule that the cluster stores.
@@ -59,6 +62,36 @@ impl ScheduleRecord {
             self.event = event;
             self.state.skip_until(now);
         }
+    }
+
+    /// Returns the record that remains when the unit of the schedule is destroyed; `None` if the
+    /// schedule has made no run. The leader destroys the units of the runs, then removes the record.
+    ///
+    /// A new unit of the same name may come first. It then continues the record, without the
+    /// requests to the old unit. Elapses before its creation make no runs.
+    #[must_use]
+    pub fn after_destroy(&self) -> Option<Self> {
+        let mut state = self.state.clone();
+        state.is_paused = false;
+        state.runs.retain(|run| run.phase != RunPhase::Recorded);
+        let requests = ScheduleRequests { paused: false, run_now: state.run_now };
+        let rest = Self { event: String::new(), requests, state };
+        let has_runs = rest.started_runs().next().is_some();
+        has_runs.then_some(rest)
+    }
+
+    /// Returns all runs for which a unit was created, latest first. The units of ended runs may
+    /// have been removed.
+    pub fn started_runs(&self) -> impl Iterator<Item = RunId> + '_ {
+        let unfinished = self.state.runs.iter().rev();
+        let started = unfinished.filter(|run| run.phase != RunPhase::Recorded).map(|run| run.id);
+        let ended = self.state.history.iter().rev().filter_map(|entry| match entry {
+            HistoryEntry::Run { result: RunEnd::Removed, .. } | HistoryEntry::Omitted { .. } => {
+                None
+            }
+            HistoryEntry::Run { id, .. } => Some(*id),
+        });
+        started.chain(ended)
     }
 
     /// Returns the status of each unfinished run of a schedule that has a unit.

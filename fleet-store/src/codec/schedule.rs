@@ -17,6 +17,9 @@ struct WireSchedule {
     event: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     paused: bool,
+    /// Whether elapses since `decided_until` are skipped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_paused: bool,
     /// Number of requests to run now, and the last one that was handled.
     run_now: (u64, u64),
     decided_until: u64,
@@ -81,16 +84,18 @@ enum WireReason {
     Unfinished,
     TooManyRuns,
     Replaced,
+    NameTaken,
 }
 
 wire!(WireSchedule);
 
 pub(crate) fn encode_schedule(record: &ScheduleRecord) -> Vec<u8> {
-    let ScheduleState { decided_until, run_now, runs, history } = &record.state;
+    let ScheduleState { decided_until, is_paused, run_now, runs, history } = &record.state;
     encode(&WireSchedule {
         v: FORMAT,
         event: record.event.clone(),
         paused: record.requests.paused,
+        is_paused: *is_paused,
         run_now: (record.requests.run_now.0, run_now.0),
         decided_until: decided_until.as_millis(),
         runs: runs.iter().map(WireRun::from).collect(),
@@ -103,6 +108,7 @@ pub(crate) fn decode_schedule(bytes: &[u8]) -> Result<ScheduleRecord, CodecError
     let (requested, handled) = wire.run_now;
     let requests = ScheduleRequests { paused: wire.paused, run_now: Generation(requested) };
     let state = ScheduleState {
+        is_paused: wire.is_paused,
         decided_until: Timestamp::from_millis(wire.decided_until),
         run_now: Generation(handled),
         runs: wire.runs.into_iter().map(ScheduledRun::from).collect(),
@@ -176,6 +182,7 @@ impl From<&HistoryEntry> for WireEntry {
                     OmissionReason::Unfinished => WireReason::Unfinished,
                     OmissionReason::TooManyRuns => WireReason::TooManyRuns,
                     OmissionReason::Replaced => WireReason::Replaced,
+                    OmissionReason::NameTaken => WireReason::NameTaken,
                 },
             },
         }
@@ -206,6 +213,7 @@ impl From<WireEntry> for HistoryEntry {
                     WireReason::Unfinished => OmissionReason::Unfinished,
                     WireReason::TooManyRuns => OmissionReason::TooManyRuns,
                     WireReason::Replaced => OmissionReason::Replaced,
+                    WireReason::NameTaken => OmissionReason::NameTaken,
                 },
             },
         }
@@ -223,7 +231,7 @@ mod tests {
         let at = Timestamp::from_millis;
         let ids = [RunId::Elapse(at(1000)), RunId::Manual(Generation(3))];
         let mut state = ScheduleState::new(at(5));
-        state.run_now = Generation(3);
+        (state.run_now, state.is_paused) = (Generation(3), true);
         for phase in [RunPhase::Recorded, RunPhase::Started, RunPhase::Stopping] {
             state.runs.push(ScheduledRun { id: ids[0], recorded: at(1), phase });
         }
@@ -239,6 +247,7 @@ mod tests {
             OmissionReason::Unfinished,
             OmissionReason::TooManyRuns,
             OmissionReason::Replaced,
+            OmissionReason::NameTaken,
         ] {
             let [first, last] = ids;
             let entry = HistoryEntry::Omitted { first, last, count: 2, or_more: true, reason };

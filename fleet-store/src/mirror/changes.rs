@@ -238,9 +238,11 @@ pub enum ResultChange {
     State(UnitName, MachineId),
     /// The reason why a unit has no machine was added, removed or changed.
     Reason(UnitName),
+    /// The job or the schedule of a unit was added, removed or changed.
+    Progress(UnitName),
 }
 
-/// Recent changes of reported states and reasons, oldest first. When the log exceeds its capacity,
+/// Recent changes of states, reasons, jobs and schedules, oldest first. When the log exceeds its capacity,
 /// the oldest changes are dropped. A reader that needs a dropped change has to examine the whole
 /// snapshot.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use fleet_unitfile::UnitName;
 use super::units::check_unchanged;
 use super::{Registry, RegistryError};
 use crate::clock::within;
+use crate::codec::encode_schedule;
 use crate::registry::Key;
 use crate::{Commit, Condition, Mirror, Transaction};
 
@@ -140,10 +141,20 @@ impl Registry {
         if exactly && seen.machines.is_empty() {
             transaction = transaction.when(self.placements_unchanged_since(seen.last_write));
         }
+        if let Some(record) = snapshot.schedule(name.as_str()) {
+            let key = self.key(&Key::Schedule(name.clone()));
+            if exactly {
+                // A run that starts meanwhile would not be in the record that remains.
+                transaction = transaction.when(Condition::value(&key, encode_schedule(record)));
+            }
+            transaction = match record.after_destroy() {
+                Some(rest) => transaction.put(key, encode_schedule(&rest)),
+                None => transaction.delete(key),
+            };
+        }
         // A later unit of this name must not continue them. The leader removes others.
         let records = [
             (snapshot.job(name.as_str()).is_some(), Key::Job(name.clone())),
-            (snapshot.schedule(name.as_str()).is_some(), Key::Schedule(name.clone())),
             (snapshot.failures_of(name.as_str()).is_some(), Key::Failures(name.clone())),
         ];
         for (_, key) in records.iter().filter(|(exists, _)| *exists) {

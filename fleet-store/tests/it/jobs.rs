@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use fleet_core::job::{JobOutcome, JobPhase, JobRecord};
-use fleet_core::schedule::{ScheduleRecord, ScheduleRequest, ScheduleRequests, ScheduleState};
+use fleet_core::schedule::{
+    RunId, RunPhase, ScheduleRecord, ScheduleRequest, ScheduleRequests, ScheduleState, ScheduledRun,
+};
 use fleet_core::{Generation, Revision, Snapshot, TargetState, Timestamp};
 use fleet_store::registry::{ExpectUnit, Leadership, NewUnit, RecordUpdate, UnitWrite};
 use fleet_store::{Mirror, Registry, RegistryError};
@@ -141,4 +143,27 @@ async fn destroyed_unit_leaves_no_job() {
     let revision = world.registry.destroy(&name(JOB), &world.mirror).await.unwrap();
     let after = world.seen(revision).await;
     assert!(after.unit(JOB).is_none() && after.job(JOB).is_none());
+}
+
+#[tokio::test]
+async fn destroyed_schedule_keeps_the_record_of_its_runs() {
+    let world = World::new().await;
+    let (unit, mut state) = (&name(JOB), ScheduleState::new(Timestamp::from_millis(1)));
+    let recorded = Timestamp::from_millis(2);
+    let run =
+        |number, phase| ScheduledRun { id: RunId::Manual(Generation(number)), recorded, phase };
+    state.runs = vec![run(1, RunPhase::Started), run(2, RunPhase::Recorded)];
+    let requests = ScheduleRequests { paused: true, run_now: Generation(2) };
+    let record = ScheduleRecord { event: "daily".to_owned(), requests, state };
+    let before = world.mirror.snapshot();
+    let update =
+        RecordUpdate { unit, seen: None, next: Some(&record), writes: &[], snapshot: &before };
+    let revision = world.leader.advance_schedule(&update, &world.mirror).await.unwrap();
+    world.seen(revision).await;
+    let revision = world.registry.destroy(unit, &world.mirror).await.unwrap();
+    let after = world.seen(revision).await;
+    let rest = after.schedule(JOB).expect("it has a run");
+    assert!(after.unit(JOB).is_none());
+    assert_eq!((&*rest.event, rest.requests.paused), ("", false));
+    assert_eq!(rest.state.runs, [run(1, RunPhase::Started)]);
 }

@@ -64,7 +64,10 @@ impl Cluster {
             };
             let Some(job) = &unit.requirements.job else { return false };
             let seen = record.observe(unit, &now);
-            record.state.clone().advance(&job.settings, &seen, clock::date()).next.is_some()
+            let (state, date) = (&record.state, clock::date());
+            // A leader whose clock was ahead, and was set back, waits as long as it has decided.
+            let is_delayed = state.retry_at(&job.settings).is_some_and(|retry| retry > date);
+            is_delayed || state.clone().advance(&job.settings, &seen, date).next.is_some()
         })
     }
 }
@@ -162,7 +165,9 @@ fn lateness(
     (now, date): (&Snapshot, Timestamp),
 ) -> Option<String> {
     let state = &record.state;
-    if let Some(due) = next(event, state.decided_until).filter(|due| due.after(IN_TIME) < date) {
+    let is_paused = state.is_paused && (record.requests.paused || !is_launched(now, name));
+    let due = next(event, state.decided_until).filter(|due| due.after(IN_TIME) < date);
+    if let Some(due) = due.filter(|_| !is_paused) {
         return Some(format!("the elapse at {due:?} is undecided at {date:?}"));
     }
     if state.run_now != record.requests.run_now {
@@ -182,6 +187,10 @@ fn lateness(
         }
     }
     None
+}
+
+fn is_launched(now: &Snapshot, unit: &UnitName) -> bool {
+    now.unit(unit.as_str()).is_some_and(|unit| unit.desired == TargetState::Launched)
 }
 
 /// Returns the calendar event of a schedule.

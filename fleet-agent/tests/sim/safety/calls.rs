@@ -145,7 +145,11 @@ impl Calls {
         let call = &judge.event.call;
         let asked = judge.was_true(unit, since, |order| match (call, order) {
             (Call::Unload(_), order) => order.is_none_or(|order| order.hash != known.hash),
-            (Call::Stop(_), Some(order)) => order.desired == TargetState::Loaded,
+            (Call::Stop(_), Some(order)) => {
+                // The start of an attempt that an earlier daemon has recorded may take effect late.
+                let is_lost = order.is_job && known.generation < order.generation;
+                order.desired == TargetState::Loaded || is_lost
+            }
             (Call::Restart(_, generation), Some(order)) => {
                 *generation > known.generation && order.generation >= *generation
             }
@@ -162,6 +166,7 @@ struct Order {
     epoch: Epoch,
     desired: TargetState,
     generation: Generation,
+    is_job: bool,
 }
 
 /// One event, with the context of its checks.
@@ -210,7 +215,7 @@ impl Judge<'_> {
                 true => self.job_order(snapshot, unit),
                 false => (unit.desired, unit.generation),
             };
-            Order { hash, epoch, desired, generation }
+            Order { hash, epoch, desired, generation, is_job: unit.is_job() }
         }))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fleet_core::job::{JobPhase, JobRecord, JobSettings};
 use fleet_core::schedule::{RunId, RunPhase, ScheduleRecord, ScheduleState, ScheduledRun};
-use fleet_core::{Generation, MachineId, Revision, Snapshot, TargetState};
+use fleet_core::{Generation, MachineId, Revision, Snapshot, TargetState, Unit};
 use fleet_store::registry::Key;
 use fleet_unitfile::{UnitHash, UnitName};
 
@@ -94,6 +94,7 @@ impl Jobs {
             let permits = |seen: &Snapshot| seen.unit(unit.as_str()).is_none_or(|it| !it.is_job());
             let may_go = !step.by_leader
                 || was.is_none_or(|was| was.state.outcome().is_some())
+                || is_run_of_destroyed(step.before, unit)
                 || self.is_permitted(step, unit, permits);
             return if may_go { Vec::new() } else { vec!["removed before its end".to_owned()] };
         };
@@ -228,6 +229,10 @@ impl Jobs {
         let mut violations = Vec::new();
         match (was, is) {
             (Some(was), Some(is)) => {
+                let is_destroyed = !step.by_leader && step.now.unit(unit.as_str()).is_none();
+                if is_destroyed && was.after_destroy().as_ref() == Some(&**is) {
+                    return violations;
+                }
                 violations.extend(on_schedule_progress(step, was, is));
                 violations.extend(self.on_runs(step, unit, (was, is)));
             }
@@ -302,7 +307,9 @@ fn on_unit(step: &Step<'_>, unit: &UnitName, deleted: bool) -> Option<String> {
     };
     let (was, is) = (step.before.unit(unit.as_str()), step.now.unit(unit.as_str()));
     if deleted {
-        let may_go = !was.is_some_and(|was| was.is_job()) || has_ended(step.before);
+        let may_go = !was.is_some_and(|was| was.is_job())
+            || has_ended(step.before)
+            || is_run_of_destroyed(step.before, unit);
         return (!may_go).then(|| "removed before its end".to_owned());
     }
     match (was, is) {
@@ -321,6 +328,17 @@ fn on_unit(step: &Step<'_>, unit: &UnitName, deleted: bool) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether a unit is the run of a schedule that was destroyed.
+fn is_run_of_destroyed(snapshot: &Snapshot, unit: &UnitName) -> bool {
+    let has_schedule =
+        |unit: &Arc<Unit>| unit.requirements.job.as_ref().is_some_and(|job| job.schedule.is_some());
+    snapshot.schedules().any(|(schedule, record)| {
+        let mut names = record.started_runs().map(|run| run.unit_name(schedule));
+        !snapshot.unit(schedule.as_str()).is_some_and(has_schedule)
+            && names.any(|name| name.as_ref() == Ok(unit))
+    })
 }
 
 fn on_schedule_progress(step: &Step<'_>, was: &ScheduleRecord, is: &ScheduleRecord) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fleet_agent::testing::{Behaviour, Call};
 use fleet_core::TargetState;
 use fleet_core::job::{AttemptEnd, JobOutcome, JobPhase, JobRecord};
-use fleet_core::schedule::ScheduleRequest::RunNow;
+use fleet_core::schedule::ScheduleRequest::{Pause, Resume, RunNow};
 use fleet_core::schedule::{HistoryEntry, RunEnd};
 use fleet_core::unit::ExitStatus;
 
@@ -305,6 +305,61 @@ async fn ended_run_that_starts_again_is_not_removed() {
     cluster.wait(Duration::from_secs(5)).await;
     assert_eq!(cluster.starts(run.as_str()).len(), 2);
     assert!(cluster.history.now().unit(run.as_str()).is_some());
+}
+
+/// Regression: the unfinished run went on, and nothing referred to it.
+#[tokio::test(start_paused = true)]
+async fn destroyed_schedule_leaves_no_runs() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("s.service", "RunOnce=true\nSchedule=*:*:0/10\nConcurrencyPolicy=allow").await;
+    cluster.wait(Duration::from_secs(45)).await;
+    let units = |cluster: &Cluster| cluster.history.now().units().count();
+    assert!(units(&cluster) >= 4, "the schedule and its runs");
+    cluster.destroy(&name("s.service")).await;
+    cluster.wait(Duration::from_secs(15)).await;
+    assert_eq!(units(&cluster), 0);
+    assert_eq!(cluster.history.now().schedules().len(), 0);
+    assert!(cluster.hosts.iter().all(|host| host.units().is_empty()), "all have stopped");
+}
+
+/// Regression: each elapse wrote the record, and a stopped schedule was recorded as paused.
+#[tokio::test(start_paused = true)]
+async fn paused_schedule_writes_nothing_at_its_elapses() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("s.service", "RunOnce=true\nSchedule=*:*:0/10").await;
+    let requested = cluster.registry.request_schedule(&name("s.service"), Pause).await;
+    requested.expect("the schedule is stored");
+    cluster.wait(Duration::from_secs(5)).await;
+    let before = cluster.history.now().schedule("s.service").cloned();
+    cluster.wait(Duration::from_secs(100)).await;
+    assert_eq!(cluster.history.now().schedule("s.service").cloned(), before);
+    let requested = cluster.registry.request_schedule(&name("s.service"), Resume).await;
+    requested.expect("the schedule is stored");
+    cluster.wait(Duration::from_secs(5)).await;
+    let now = cluster.history.now();
+    let schedule = now.schedule("s.service").expect("the schedule is stored");
+    let history: Vec<String> = schedule.state.history.iter().map(ToString::to_string).collect();
+    let [entry] = &history[..] else { panic!("{history:?}") };
+    assert!(entry.ends_with("(10): skipped: the schedule was paused or stopped"), "{entry}");
+}
+
+/// Regression: the run adopted the unit.
+#[tokio::test(start_paused = true)]
+async fn run_leaves_another_unit_of_its_name_alone() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("s.service", "RunOnce=true\nSchedule=*-*-* 00:00").await;
+    cluster.launch("s-manual-1.service", "").await;
+    cluster.wait(Duration::from_secs(5)).await;
+    let requested = cluster.registry.request_schedule(&name("s.service"), RunNow).await;
+    requested.expect("the schedule is stored");
+    cluster.wait(Duration::from_secs(5)).await;
+    let now = cluster.history.now();
+    let schedule = now.schedule("s.service").expect("the schedule is stored");
+    let history: Vec<String> = schedule.state.history.iter().map(ToString::to_string).collect();
+    assert_eq!(history, ["manual-1: skipped: another unit had the name of its unit"]);
+    cluster.destroy(&name("s.service")).await;
+    cluster.wait(Duration::from_secs(5)).await;
+    assert_eq!(cluster.active_on("s-manual-1.service"), [0]);
 }
 
 #[tokio::test(start_paused = true)]

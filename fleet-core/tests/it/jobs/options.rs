@@ -211,12 +211,14 @@ fn job_excludes_global_health_check_and_restart() {
         HealthCheck: the exit status of a job decides about its success
     ");
     let service = "HealthInterval=1s\nRunOnce=true\n[Service]\nRestart=on-failure\n\
-                   RemainAfterExit=yes\nType=oneshot";
+                   RemainAfterExit=yes\nType=oneshot\n[Unit]\nCollectMode=inactive-or-failed";
     insta::assert_snapshot!(errors(service), @"
     line 5, column 9: Restart=on-failure cannot be used together with RunOnce (line 3): remove
         Restart: with RunOnce, Retries of [X-Fleet] sets the number of further attempts
     line 6, column 17: RemainAfterExit=yes cannot be used together with RunOnce (line 3):
         remove RemainAfterExit: a job ends when its processes have ended
+    line 9, column 13: CollectMode=inactive-or-failed cannot be used together with RunOnce
+        (line 3): remove CollectMode: systemd would forget that the job has failed
     ");
     for lines in [
         "RunOnce=false\nGlobal=true",
@@ -227,6 +229,7 @@ fn job_excludes_global_health_check_and_restart() {
         "RunOnce=true\n[Service]\nRestart=always\nRemainAfterExit=1\nRestart=\nRemainAfterExit=",
         "RunOnce=true\n[Service]\nRestart=always\n[Unit]\n[Service]\nRestart=no",
         "RunOnce=true\n[Container]\nRestart=always",
+        "RunOnce=true\n[Unit]\nCollectMode=inactive",
     ] {
         assert!(parse("a.container", lines, Strictness::Refuse).is_ok(), "{lines}");
     }

@@ -248,14 +248,29 @@ fn paused_schedule_runs_on_request_only() {
     story.requests.paused = false;
     story.at("03:50", "resumed").at("04:00", "elapse");
     insta::assert_snapshot!(story.finish(), @"
-    20261128T010000Z elapse: nothing; next 20261128T020000Z
-    20261128T033000Z elapses: nothing; next 20261128T040000Z
-    20261128T033100Z two requests: start run manual-2; next 20261128T040000Z
-    20261128T034000Z ended: nothing; next 20261128T040000Z
+    20261128T010000Z elapse: nothing; next never
+    20261128T033000Z elapses: nothing; next never
+    20261128T033100Z two requests: start run manual-2; next never
+    20261128T034000Z ended: nothing; next never
     20261128T035000Z resumed: nothing; next 20261128T040000Z
     20261128T040000Z elapse: start run 20261128T040000Z; next 20261128T050000Z
-    20261128T010000Z to 20261128T030000Z (3): skipped: the schedule was paused
+    20261128T010000Z: skipped: the schedule was paused or stopped
     manual-2: succeeded
+    20261128T020000Z to 20261128T030000Z (2): skipped: the schedule was paused or stopped
+    ");
+}
+
+/// The unit was not created by the schedule, because the run would be started then.
+#[test]
+fn run_whose_unit_name_is_taken_is_skipped() {
+    let mut story = Story::new("*:00", Forbid, Never);
+    story.at("01:00", "elapse");
+    story.seen.insert(story.schedule.runs[0].id, RunStatus::Active);
+    story.at("01:01", "another unit exists");
+    insta::assert_snapshot!(story.finish(), @"
+    20261128T010000Z elapse: start run 20261128T010000Z; next 20261128T020000Z
+    20261128T010100Z another unit exists: nothing; next 20261128T020000Z
+    20261128T010000Z: skipped: another unit had the name of its unit
     ");
 }
 

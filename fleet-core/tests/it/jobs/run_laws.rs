@@ -97,7 +97,11 @@ impl World {
         let mut again = schedule.clone();
         assert_eq!(again.advance(settings, requests, units, &Utc, now), step, "not idempotent");
         assert_eq!(again, schedule, "not idempotent");
-        assert!(step.next.is_some_and(|next| next > now && next > schedule.decided_until));
+        let is_later = |next| next > now && next > schedule.decided_until;
+        assert!(step.next.map_or(requests.paused, is_later));
+        if self.stored.is_paused && requests.paused {
+            assert_eq!(schedule.decided_until, self.stored.decided_until, "it is paused");
+        }
         assert!(schedule.decided_until >= self.stored.decided_until);
         assert!(schedule.history.len() <= ScheduleState::MAX_HISTORY);
         assert!(schedule.runs.len() <= ScheduleState::MAX_RUNS);

@@ -237,7 +237,9 @@ fn is_unchanged(mirror: &Mirror, seen: Revision, name: &str) -> bool {
         && !changes.units.iter().any(is_it)
         && !changes.placements.iter().any(is_it)
         && !results.iter().any(|change| match change {
-            ResultChange::State(unit, _) | ResultChange::Reason(unit) => is_it(unit),
+            ResultChange::State(unit, _)
+            | ResultChange::Reason(unit)
+            | ResultChange::Progress(unit) => is_it(unit),
         })
 }
 

@@ -378,13 +378,14 @@ pub(crate) fn batch(delta: &FullDelta, before: Option<&Snapshot>, lineage: Optio
     encoder.finish(now.revision, lineage)
 }
 
-/// Returns the unit for which an event must be sent because a machine's report about the unit, or
-/// its reason, has changed. Returns `None` if the unit no longer exists.
+/// Returns the unit for which an event must be sent because a machine's report about the unit, its
+/// reason, its job or its schedule has changed. Returns `None` if the unit no longer exists.
 ///
 /// Also returns `None` for a global unit. Its current state depends on the reports of all its
 /// machines, so sending an update for each report would take quadratic time.
 fn changed_unit<'a>(now: &Snapshot, report: &'a ResultChange) -> Option<&'a UnitName> {
-    let (ResultChange::State(unit, _) | ResultChange::Reason(unit)) = report;
+    let (ResultChange::State(unit, _) | ResultChange::Reason(unit) | ResultChange::Progress(unit)) =
+        report;
     now.unit(unit.as_str()).is_some_and(|unit| !unit.is_global()).then_some(unit)
 }
 

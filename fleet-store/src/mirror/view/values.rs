@@ -102,12 +102,16 @@ impl View {
             Key::Job(unit) => {
                 self.note_job(&unit);
                 self.edit().remove_job(unit.as_str());
+                self.changed_results.push(ResultChange::Progress(unit));
             }
             Key::Failures(unit) => {
                 self.edit().remove_failures(unit.as_str());
                 changes.units.insert(unit);
             }
-            Key::Schedule(unit) => self.edit().remove_schedule(unit.as_str()),
+            Key::Schedule(unit) => {
+                self.edit().remove_schedule(unit.as_str());
+                self.changed_results.push(ResultChange::Progress(unit));
+            }
             Key::Rebalancing => {
                 self.edit().rebalancing = None;
                 changes.rebalancing = true;
@@ -242,6 +246,7 @@ impl View {
             }
         }
         self.note_job(&unit);
+        self.changed_results.push(ResultChange::Progress(unit));
     }
 
     /// Records the machine of the current attempt of a job. Call this both before and after a
@@ -267,11 +272,10 @@ impl View {
     }
 
     fn put_schedule(&mut self, unit: UnitName, value: &[u8]) {
+        let unit = self.shared_name(unit);
+        self.changed_results.push(ResultChange::Progress(unit.clone()));
         match decode_schedule(value) {
-            Ok(record) => {
-                let unit = self.shared_name(unit);
-                self.edit().put_schedule(unit, record);
-            }
+            Ok(record) => self.edit().put_schedule(unit, record),
             Err(error) => {
                 warn("cannot read the schedule of a unit: ignoring it", &unit, &error);
                 self.edit().remove_schedule(unit.as_str());
