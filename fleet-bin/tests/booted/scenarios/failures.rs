@@ -77,6 +77,28 @@ fn failed_units_stay_until_their_machine_is_lost() {
 /// Regression: the command printed "launched" and did nothing.
 #[test]
 #[ignore = "boots machines: run by scripts/test --full"]
+fn unit_that_keeps_failing_on_a_machine_moves() {
+    let cluster = Cluster::boot("5s");
+    // Runs only where this file exists.
+    let text = "[Service]\nType=notify\n\
+        ExecStart=/bin/sh -c 'echo %H >>/srv/share/results/%p; test -e /run/%p || exit 7; \
+        systemd-notify --ready; exec sleep infinity'\nNotifyAccess=all\n\
+        [X-Fleet]\nPrefer=100: name = m2\nMoveAfterFailures=2\n";
+    for machine in ["m1", "m3"] {
+        cluster.kit.exec(machine, "touch /run/flapping");
+    }
+    cluster.write("flapping.service", text);
+    cluster.refused(1, &["start", "flapping.service"]);
+    assert_eq!(wait_failed(&cluster, "flapping.service", "7"), "m2");
+    let machine = cluster.wait_single_machine("flapping.service");
+    assert_ne!(machine, "m2");
+    assert_eq!(cluster.result_file("flapping"), format!("m2\nm2\n{machine}\n"));
+    let status = output_text(&cluster.fleetctl(&["status", "flapping.service"]));
+    assert!(status.contains("failed 2 times on"), "{status}");
+}
+
+#[test]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn start_after_a_stop_by_hand_starts_the_unit() {
     let cluster = Cluster::boot("30s");
     cluster.start("halted.service", &format!("{SLEEP}[X-Fleet]\nMachineMetadata=name=m2\n"));
