@@ -91,3 +91,23 @@ async fn only_jobs_are_run() {
     }
     insta::assert_snapshot!(all);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_that_never_elapse_are_refused() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write("past.service", &format!("{JOB}Schedule=2020-01-01 02:00\n"));
+    cluster.write("never.service", &format!("{JOB}Schedule=*-02-30\nCatchUp=once\n"));
+    cluster.write("lost.service", &format!("{JOB}CatchUp=once\nConcurrencyPolicy=allow\n"));
+    let mut all = String::new();
+    for line in [
+        "verify --systemd-version 252 past.service never.service lost.service",
+        "start past.service",
+        "start --no-verify past.service",
+        "start never.service",
+        "apply past.service",
+    ] {
+        let run = cluster.run(line).await;
+        all += &format!("{line}: {}\n{}{}\n", run.code, run.stdout, run.stderr);
+    }
+    insta::assert_snapshot!(all);
+}
