@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 #
 # A tour of fleet on a cluster of three machines, all simulated on this host: units and their
-# requirements, templates, the states of units, and the API. It fails if a result differs from the
-# documentation, and reports unit types that the service manager does not support. It needs bash,
+# requirements, templates, updates, jobs, the states of units, and the API. It fails if a result
+# differs from the documentation, and reports unit types that the service manager does not support. It needs bash,
 # and `fleetd` and `fleetctl` in the PATH or in FLEETD and FLEETCTL. It cleans up after itself.
 
 set -euo pipefail
@@ -406,7 +406,10 @@ unit web@.service
 run submit web@.service
 run start 'web@{1..4}'
 printf '# the next version\n[Service]\nExecStart=/bin/sleep 1d\n' >"$home/web@.service"
-has 'one instance after the other' 'completed: 4 of 4' "$(run apply --settle 0 web@.service)"
+has 'two instances at a time' 'completed: 4 of 4' \
+    "$(run apply --at-once 2 --settle 0 web@.service)"
+has 'its size is shown' 'At once: 2' "$(run rollout status web@.service)"
+is 'both versions are kept' 2 "$(fleetctl history web@1.service | tail -n +2 | wc -l | tr -d ' ')"
 printf '[Service]\nExecStart=/bin/false\n' >"$home/web@.service"
 refused apply --settle 0 web@.service
 has 'a failed update is rolled back' 'rolled back: web@1.service failed' "$output"
@@ -414,6 +417,39 @@ has 'the instances keep their version' 'sleep 1d' "$(fleetctl cat web@1.service)
 has 'and so does the template' 'sleep 1d' "$(fleetctl cat web@.service)"
 run rollback --settle 0 --at-once 50% web@.service
 has 'the former version is back' 'sleep infinity' "$(fleetctl cat web@4.service)"
+clean
+
+chapter 'A job and its exit code'
+file job.service <<'END'
+[Service]
+ExecStart=/bin/sh -c 'echo "the job was here"; exit "$$(cat code)"'
+END
+printf 'WorkingDirectory=%s\n[X-Fleet]\nRunOnce=true\n' "$home" >>"$home/job.service"
+echo 0 >"$home/code"
+has 'its output is printed' 'the job was here' "$(run run --wait job.service)"
+echo 3 >"$home/code"
+status=0
+(cd "$home" && fleetctl run --wait job.service) || status=$?
+is 'it runs again on request, and its exit code is returned' 3 "$status"
+has 'its result is kept' 'exited with status 3' "$(run job status job.service)"
+clean
+
+chapter 'A schedule'
+file nightly.service <<'END'
+[Service]
+ExecStart=/bin/echo good night
+
+[X-Fleet]
+RunOnce=true
+Schedule=*-*-* 02:00 Europe/Berlin
+END
+run start nightly.service
+has 'its next elapse is shown' nightly.service "$(run schedule list)"
+has 'it can run now' 'good night' "$(run schedule run-now --wait nightly.service)"
+has 'the run is recorded' 'succeeded' "$(run schedule status nightly.service)"
+unit never.service RunOnce=true 'Schedule=*-02-30'
+refused start never.service
+has 'an event that never elapses is refused' 'never.service:5:10: Schedule=*-02-30' "$output"
 clean
 
 chapter 'The states of a unit'

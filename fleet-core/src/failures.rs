@@ -143,9 +143,10 @@ impl FailureRecord {
         let is_avoided = |machine: &MachineId| self.count_on(machine) >= limit;
         let mut text = self.to_string();
         text.push_str(&match (&self.phase, placed) {
-            (FailurePhase::Waiting { machine, .. }, _) => {
+            (FailurePhase::Waiting { machine, until }, _) => {
                 let action = if is_avoided(machine) { "moves" } else { "restarts" };
-                format!(": {action} after {} s", delay(self.total).as_secs())
+                let (delay, time) = (delay(self.total).as_secs(), time_of_day(*until));
+                format!(": {action} after {delay} s, at {time}")
             }
             (_, None) => ": waiting for a machine".to_owned(),
             (_, Some(at)) if is_avoided(at) => {
@@ -310,6 +311,13 @@ fn run_state(state: &UnitState) -> RunState {
 }
 
 /// Formats the number of failures per machine.
+/// Formats the time of day in UTC. All commands print times in UTC, because the machines may be in
+/// several time zones.
+fn time_of_day(at: Timestamp) -> String {
+    let second = at.as_millis() / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+}
+
 impl fmt::Display for FailureRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (machine, count)) in self.machines.iter().enumerate() {

@@ -42,7 +42,7 @@ pub(super) fn decide_schedule(
         None if !is_on => return Decision::none(),
         None => ScheduleRecord::new(settings, now),
     };
-    let Some(zone) = zone(settings) else {
+    let Ok(zone) = settings.calendar.time_zone(&TimeZone::UTC, jiff::tz::db()) else {
         let zone = settings.calendar.zone();
         tracing::warn!(%name, zone, "this machine does not know the time zone of a schedule");
         return Decision { next: seen.cloned(), ..Decision::none() };
@@ -74,14 +74,6 @@ pub(super) fn decide_schedule(
 fn schedule_of(unit: &Unit) -> Option<&ScheduleSettings> {
     let job = unit.requirements.job.as_ref().filter(|_| !unit.name.is_template())?;
     job.schedule.as_ref()
-}
-
-/// Returns the time zone of a schedule; `None` if this machine does not know it.
-fn zone(settings: &ScheduleSettings) -> Option<TimeZone> {
-    match settings.calendar.zone() {
-        Some(name) if !settings.calendar.is_utc() => TimeZone::get(name).ok(),
-        Some(_) | None => Some(TimeZone::UTC),
-    }
 }
 
 /// Returns the write of an action, and records a start.

@@ -9,6 +9,7 @@ use fleet_unitfile::UnitName;
 use super::Context;
 use super::concurrent::Poller;
 use super::format::MachineLabels;
+use super::obstacles::Obstacles;
 use super::report::{UnitOutcome, UnitReport};
 use super::session::eligible;
 use super::session::machines::MachineCache;
@@ -142,6 +143,7 @@ struct Follower<'a> {
     machines: MachineCache,
     poller: Poller,
     remaining: Vec<WaitState>,
+    obstacles: Obstacles,
     count: usize,
     missed: Missed,
 }
@@ -151,7 +153,8 @@ impl<'a> Follower<'a> {
         let count = targets.len();
         let remaining = targets.into_iter().map(WaitState::new).collect();
         let (machines, poller) = (MachineCache::default(), Poller::default());
-        Self { context, machines, poller, remaining, count, missed: Missed::default() }
+        let (obstacles, missed) = (Obstacles::new("units", count), Missed::default());
+        Self { context, machines, poller, remaining, obstacles, count, missed }
     }
 
     /// Polls until the wait for each unit is over. Returns the number of units that did not reach
@@ -186,12 +189,10 @@ impl<'a> Follower<'a> {
             pending.observe(&observation, self.context.clock.now(), is_late);
             match pending.result() {
                 Some(result) => self.end(&pending, &observation, result).await?,
-                None => {
-                    self.report_obstacle(&mut pending);
-                    self.remaining.push(pending);
-                }
+                None => self.remaining.push(pending),
             }
         }
+        self.report_obstacles();
         Ok(())
     }
 
@@ -212,10 +213,12 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Prints a new obstacle.
-    fn report_obstacle(&mut self, pending: &mut WaitState) {
-        if let Some(text) = pending.new_obstacle() {
-            self.context.progress.note(&format!("{}: waiting: {text}", pending.target.name));
+    /// Prints new obstacles.
+    fn report_obstacles(&mut self) {
+        let waiting = self.remaining.iter().map(|it| (&it.target.name, it.obstacle()));
+        let now = self.context.clock.now();
+        for notice in self.obstacles.observe(&waiting.collect::<Vec<_>>(), now) {
+            self.context.progress.note(&notice);
         }
     }
 
@@ -240,7 +243,7 @@ impl<'a> Follower<'a> {
         }
         self.missed.count += 1;
         self.missed.failed += usize::from(result.machine.is_some());
-        if !pending.was_reported(&result.text) {
+        if !self.obstacles.was_reported(name, &result.text) {
             let when = if result.outcome == UnitOutcome::Late { "timed out: " } else { "" };
             self.context.progress.note(&format!("{name}: {when}{}", result.text));
         }

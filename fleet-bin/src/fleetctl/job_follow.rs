@@ -12,6 +12,7 @@ use fleet_unitfile::values::Timespan;
 use super::Context;
 use super::format::short_machine;
 use super::job_output::{AttemptOutput, Lines, Outputs};
+use super::obstacles::{Obstacles, Waiting};
 use crate::fleet_init::format_duration;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::global_args::Format;
@@ -24,6 +25,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Time for which the daemon may be unavailable while a command waits.
 pub(super) const OUTAGE: Duration = Duration::from_secs(30);
+
+/// Maximum number of jobs whose states are shown one by one.
+const MAX_STATES: usize = 3;
 
 /// A job to follow.
 #[derive(Debug, Clone)]
@@ -52,8 +56,6 @@ struct Progress {
     begun: u64,
     /// Number of the last attempt that was reported as ended.
     ended: u64,
-    /// Last obstacle that was reported.
-    reason: String,
     exit: Option<u8>,
 }
 
@@ -94,6 +96,7 @@ struct Follower<'a> {
     context: &'a mut Context,
     jobs: Vec<Progress>,
     outputs: Outputs,
+    obstacles: Obstacles,
 }
 
 impl<'a> Follower<'a> {
@@ -107,11 +110,11 @@ impl<'a> Follower<'a> {
             is_first: true,
             begun: 0,
             ended: 0,
-            reason: String::new(),
             exit: None,
         };
         let jobs = jobs.into_iter().map(progress).collect();
-        Self { context, jobs, outputs: Outputs::new(count) }
+        let (outputs, obstacles) = (Outputs::new(count), Obstacles::new("jobs", count));
+        Self { context, jobs, outputs, obstacles }
     }
 
     async fn run(mut self, deadline: Option<Timestamp>) -> Result<u8, CliError> {
@@ -138,6 +141,7 @@ impl<'a> Follower<'a> {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Err(self.late());
             }
+            self.report_obstacles(now);
             self.show_progress();
             let wake = deadline.map_or(now.after(pause), |at| at.min(now.after(pause)));
             self.print_until(wake).await?;
@@ -220,6 +224,7 @@ impl<'a> Follower<'a> {
             progress.begun = number;
             self.note(at, &format!("attempt {number} begins on {}", short_machine(machine)));
         }
+        self.outputs.release(at);
     }
 
     /// Prints the rest of an attempt's output, and reports its end.
@@ -271,7 +276,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Reports an obstacle, or the end of the job.
+    /// Reports the end of the job.
     fn report(&mut self, at: usize, job: &JobEntity) -> Result<(), CliError> {
         let progress = &mut self.jobs[at];
         if job.summary.has_ended {
@@ -280,9 +285,6 @@ impl<'a> Follower<'a> {
             if self.context.output.format() != Format::Table {
                 self.context.output.record(job, "")?;
             }
-        } else if !job.reason.is_empty() && progress.reason != job.reason {
-            progress.reason.clone_from(&job.reason);
-            self.note(at, &format!("waiting: {}", job.reason));
         }
         Ok(())
     }
@@ -328,20 +330,41 @@ impl<'a> Follower<'a> {
         self.context.progress.note(&format!("{name}: {text}"));
     }
 
+    /// Prints new obstacles.
+    fn report_obstacles(&mut self, now: Timestamp) {
+        let waiting: Vec<_> = self.jobs.iter().filter_map(Progress::waiting).collect();
+        for notice in self.obstacles.observe(&waiting, now) {
+            self.context.progress.note(&notice);
+        }
+    }
+
     fn show_progress(&mut self) {
+        let line = self.states();
+        self.context.progress.show(&line);
+    }
+
+    /// Describes the states of a few unfinished jobs, or gives a summary of many.
+    fn states(&self) -> String {
+        let waiting: Vec<_> = self.jobs.iter().filter_map(Progress::waiting).collect();
+        if waiting.len() > MAX_STATES {
+            return self.obstacles.summary(&waiting);
+        }
         let unfinished = self.jobs.iter().filter(|progress| progress.exit.is_none());
-        let states: Vec<String> = unfinished.map(Progress::state).collect();
-        self.context.progress.show(&states.join(", "));
+        unfinished.map(Progress::state).collect::<Vec<_>>().join(", ")
     }
 
     fn late(&self) -> CliError {
-        let unfinished = self.jobs.iter().filter(|progress| progress.exit.is_none());
-        let states: Vec<String> = unfinished.map(Progress::state).collect();
-        CliError::failed(format!("the time is over: {}", states.join(", ")))
+        CliError::failed(format!("the time is over: {}", self.states()))
     }
 }
 
 impl Progress {
+    /// Returns the current obstacle, if the job has not ended.
+    fn waiting(&self) -> Option<Waiting<'_>> {
+        let obstacle = Some(self.last.reason.as_str()).filter(|reason| !reason.is_empty());
+        self.exit.is_none().then_some((&self.job.name, obstacle))
+    }
+
     fn state(&self) -> String {
         let text = match self.last.summary.text.as_str() {
             "" => "pending",

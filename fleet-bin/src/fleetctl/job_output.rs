@@ -7,7 +7,7 @@ use fleet_core::Timestamp;
 use fleet_http::client::JournalOptions;
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::Timespan;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::session::{Session, next_line};
@@ -39,13 +39,16 @@ pub(super) struct AttemptOutput {
     /// Whether the reader has ended.
     is_over: bool,
     reader: Option<AbortHandle>,
+    /// Lets the reader pass on lines; `None` once it may.
+    release: Option<oneshot::Sender<()>>,
 }
 
 impl AttemptOutput {
     /// Creates an output that is not read yet. `age` is the time since the begin of the attempt.
     pub(super) fn new(number: u64, machine: &str, age: Duration, known: Timestamp) -> Self {
-        let (machine, printed, last) = (machine.to_owned(), 0, None);
-        Self { number, machine, age, known, printed, last, is_over: false, reader: None }
+        let machine = machine.to_owned();
+        let (printed, last, is_over) = (0, None, false);
+        Self { number, machine, age, known, printed, last, is_over, reader: None, release: None }
     }
 
     /// Returns options that select all lines of the attempt. The machine subtracts the age from its
@@ -93,7 +96,8 @@ impl Outputs {
         self.current[job].as_ref().is_some_and(is_it)
     }
 
-    /// Follows the output of an attempt in place of the former one.
+    /// Follows the output of an attempt in place of the former one. Its lines are held back until
+    /// [`release`](Self::release), because the attempt may not be reported as begun yet.
     pub(super) fn follow(
         &mut self,
         job: usize,
@@ -105,6 +109,7 @@ impl Outputs {
         let (number, lines) = (output.number, self.to_lines.clone());
         let (session, unit, clock) = (session.clone(), unit.clone(), SystemClock::start());
         let template = AttemptOutput::new(number, &output.machine, output.age, output.known);
+        let (release, released) = oneshot::channel();
         let reader = self.readers.spawn(async move {
             let mut pause = FIRST_PAUSE;
             let mut journal = loop {
@@ -115,6 +120,9 @@ impl Outputs {
                 }
                 pause = LONGEST_PAUSE.min(pause * 3 / 2);
             };
+            if released.await.is_err() {
+                return;
+            }
             while let Ok(Some(line)) = next_line(&mut journal, &unit).await {
                 if lines.send(Event { job, number, line: Some(line) }).await.is_err() {
                     return;
@@ -122,8 +130,17 @@ impl Outputs {
             }
             let _closed = lines.send(Event { job, number, line: None }).await;
         });
-        output.reader = Some(reader);
+        (output.reader, output.release) = (Some(reader), Some(release));
         self.current[job] = Some(output);
+    }
+
+    /// Lets the lines of the current attempt pass.
+    pub(super) fn release(&mut self, job: usize) {
+        let release = self.current[job].as_mut().and_then(|output| output.release.take());
+        if let Some(release) = release {
+            // The reader may have ended.
+            let _ended = release.send(());
+        }
     }
 
     /// Returns the next line, with the number of its job. Cancel-safe.

@@ -31,6 +31,7 @@ mod job_output;
 mod local;
 mod manager_check;
 mod manifest_diff;
+mod obstacles;
 mod outdated;
 mod progress;
 mod rebalance_status;

@@ -11,10 +11,6 @@ use super::wait::{Goal, Observation, Verdict};
 /// Time after which an obstacle counts as permanent.
 const PERMANENT_AFTER: Duration = Duration::from_secs(2);
 
-/// Time for which an obstacle must last before it is reported. Shorter obstacles are normal. For
-/// example, a unit with `MachineOf=` has no machine until the other unit is placed.
-const REPORT_AFTER: Duration = Duration::from_millis(300);
-
 /// Time for which a new process must run before its unit counts as active. Many broken services
 /// exit within this time, for example because a file is missing or a port is in use.
 const STAYS_UP: Duration = Duration::from_millis(200);
@@ -47,7 +43,6 @@ pub(crate) struct WaitState {
     pub(crate) target: WaitTarget,
     last: Option<LastObservation>,
     restarts: Option<RestartCount>,
-    reported: Option<String>,
 }
 
 /// Automatic restarts of a unit since its start.
@@ -84,7 +79,7 @@ pub(crate) struct WaitResult {
 impl WaitState {
     /// Starts the wait, without an observation.
     pub(crate) fn new(target: WaitTarget) -> Self {
-        Self { target, last: None, restarts: None, reported: None }
+        Self { target, last: None, restarts: None }
     }
 
     /// Records an observation. `is_late` marks the final one, after the deadline.
@@ -164,20 +159,12 @@ impl WaitState {
         }
     }
 
-    /// Returns an obstacle that was not reported before, and marks it as reported.
-    pub(crate) fn new_obstacle(&mut self) -> Option<String> {
-        let last = self.last.as_ref().filter(|last| last.lasts(REPORT_AFTER))?;
-        let (Verdict::Stuck(text) | Verdict::Held(text)) = &last.verdict else { return None };
-        if self.reported.as_ref() == Some(text) {
-            return None;
+    /// Returns the current obstacle of the unit.
+    pub(crate) fn obstacle(&self) -> Option<&str> {
+        match &self.last.as_ref()?.verdict {
+            Verdict::Stuck(text) | Verdict::Held(text) => Some(text),
+            _ => None,
         }
-        self.reported = Some(text.clone());
-        self.reported.clone()
-    }
-
-    /// Whether this obstacle was the last one reported.
-    pub(crate) fn was_reported(&self, text: &str) -> bool {
-        self.reported.as_deref() == Some(text)
     }
 
     /// Describes the present state of the wait.
@@ -344,21 +331,5 @@ mod tests {
         ] {
             assert_eq!(ends(pending(false), &observations, late), expected, "{observations:?}");
         }
-    }
-
-    #[test]
-    fn obstacle_is_reported_once() {
-        let mut pending = pending(false);
-        let mut obstacle = |at: u64, observation: &Observation| {
-            pending.observe(observation, Timestamp::from_millis(at), false);
-            pending.new_obstacle()
-        };
-        assert_eq!(obstacle(0, &observation("m1", "activating", "start")), None);
-        let news = Some("no machine is present".to_owned());
-        assert_eq!(obstacle(100, &observation("", "", "")), None, "the obstacle may be transient");
-        assert_eq!(obstacle(399, &observation("", "", "")), None);
-        assert_eq!(obstacle(400, &observation("", "", "")), news);
-        assert_eq!(obstacle(500, &observation("", "", "")), None);
-        assert!(pending.was_reported("no machine is present"));
     }
 }

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 
 use fleet_agent::native::linux::machine_specifiers;
 use fleet_core::graph::systemd::{CompileOptions, OptionPosition, RemarkKind, compile};
-use fleet_core::requirements::RequirementErrorKind;
-use fleet_core::{Requirements, Strictness};
+use fleet_core::requirements::{RequirementError, RequirementErrorKind};
+use fleet_core::{Requirements, Strictness, Timestamp};
+use fleet_unitfile::calendar::Zone;
 use fleet_unitfile::check::{FindingCode, SystemdVersion};
 use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName, UnitTree};
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::drop_ins::{drop_in_folder, orphaned_folders};
 use super::error::CliError;
-use super::unit_text::UnitText;
+use super::unit_text::{SourcePath, UnitText};
 
 /// Directory of the files that are checked as parts of a unit.
 const UNIT_DIRECTORY: &str = "/etc/systemd/system";
@@ -223,6 +225,30 @@ fn requirement_findings(name: &UnitName, text: &UnitText) -> Vec<Finding> {
             errors.collect()
         }
     }
+}
+
+/// Checks that the schedule of a unit elapses after `now`. A time zone that this machine does not
+/// know is only a warning, because the daemons may know it.
+pub(crate) fn schedule_findings(
+    name: &UnitName,
+    path: &SourcePath,
+    file: &UnitFile,
+    now: Timestamp,
+) -> Vec<Finding> {
+    let Ok(parsed) = Requirements::parse(name, file, Strictness::Warn) else { return Vec::new() };
+    let requirements = parsed.requirements;
+    let schedule = requirements.job.as_ref().and_then(|job| job.schedule.as_ref());
+    let Some(schedule) = schedule else { return Vec::new() };
+    let zone = schedule.calendar.time_zone(&TimeZone::UTC, jiff::tz::db()).ok();
+    let severity = if zone.is_some() { Severity::Error } else { Severity::Warning };
+    let zone = zone.as_ref().map(|zone| zone as &dyn Zone);
+    let errors = requirements.check_schedule(file, zone, now).err();
+    let finding = |it: &RequirementError| {
+        let (file, line) = path.locate(it.location.line);
+        let position = (it.location, severity);
+        Finding { line, ..new_finding(&file, position, it.message(), it.help()) }
+    };
+    errors.iter().flatten().map(finding).collect()
 }
 
 /// Converts the line in the message of an error about two options.

@@ -91,3 +91,42 @@ async fn only_jobs_are_run() {
     }
     insta::assert_snapshot!(all);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_waiting_jobs_give_one_notice() {
+    let cluster = Cluster::start(&["m1"]).await;
+    let names: Vec<_> = (10..22).map(|number| format!("job{number}.service")).collect();
+    for (name, at) in names.iter().zip(0..) {
+        cluster.write(name, JOB);
+        let role = if at < 3 { Role::Finishing } else { Role::Unplaceable };
+        cluster.roles.set(name, role);
+    }
+    let run = cluster.run(&format!("run --wait --timeout 2s {}", names.join(" "))).await;
+    let is_summary = |line: &&str| !line.starts_with("job") && !line.starts_with("help");
+    let stderr: Vec<_> = run.stderr.lines().filter(is_summary).collect();
+    insta::assert_snapshot!(stderr.join("\n"), @r"
+    waiting for 9 of 12 jobs: 9 wait: no machine is present
+    fleetctl: the time is over: waiting for 9 of 12 jobs: 9 wait: no machine is present
+    ");
+    assert!(!run.stderr.contains(": waiting: "), "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_that_never_elapse_are_refused() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write("past.service", &format!("{JOB}Schedule=2020-01-01 02:00\n"));
+    cluster.write("never.service", &format!("{JOB}Schedule=*-02-30\nCatchUp=once\n"));
+    cluster.write("lost.service", &format!("{JOB}CatchUp=once\nConcurrencyPolicy=allow\n"));
+    let mut all = String::new();
+    for line in [
+        "verify --systemd-version 252 past.service never.service lost.service",
+        "start past.service",
+        "start --no-verify past.service",
+        "start never.service",
+        "apply past.service",
+    ] {
+        let run = cluster.run(line).await;
+        all += &format!("{line}: {}\n{}{}\n", run.code, run.stdout, run.stderr);
+    }
+    insta::assert_snapshot!(all);
+}

@@ -80,6 +80,21 @@ async fn many_units_are_reported_individually() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn common_obstacle_of_many_units_is_reported_once() {
+    let cluster = cluster(Role::Starting).await;
+    let names: Vec<_> = (10..20).map(|number| format!("many{number}.service")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    cluster.write_sleepers(&names);
+    names.iter().for_each(|name| cluster.roles.set(name, Role::Unplaceable));
+    let run = cluster.run(&format!("start --wait-timeout 4 web {}", names.join(" "))).await;
+    assert!(!run.stderr.contains(": waiting: "), "{run}");
+    let notice = "waiting for 11 of 11 units: 1 in progress, 10 wait: no machine is present\n";
+    assert_eq!(run.stderr.matches(notice).count(), 1, "{run}");
+    assert_eq!(run.stderr.matches("waiting for").count(), 1, "{run}");
+    assert_eq!(run.stderr.matches(".service: no machine is present").count(), 10, "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn problems_of_the_machine_are_reported() {
     insta::assert_snapshot!(cluster(Role::Unsupported).await.run("start web").await, @r#"
     exit 1

@@ -72,6 +72,25 @@ fn failed_attempt_is_retried_and_followed() {
     assert!(progress.ends_with("job.service: succeeded\n"), "{progress}");
 }
 
+/// The output of the second attempt is read before the leader reports that it has begun.
+#[test]
+fn headline_of_an_attempt_precedes_its_output() {
+    let cluster = Cluster::start(&[]);
+    let mark = cluster.path("mark").display().to_string();
+    let script = format!("echo out; if ! test -e {mark}; then touch {mark}; false; fi");
+    let path = write(&cluster, "job.service", &script, "Retries=1\n");
+    let screen = cluster.path("screen");
+    let file = std::fs::File::create(&screen).unwrap();
+    let mut command = cluster.fleetctl_command(&["run", "--wait", &path]);
+    command.stdout(file.try_clone().unwrap()).stderr(file);
+    assert!(command.status().unwrap().success());
+    let screen = std::fs::read_to_string(screen).unwrap();
+    let attempts = screen.split_once("attempt 1 begins").map_or("", |(_, rest)| rest);
+    let attempts = attempts.split_once("attempt 2 begins").unwrap_or_default();
+    assert!(attempts.0.contains("\nout\n") && attempts.1.contains("\nout\n"), "{screen}");
+    assert_eq!(screen.matches("\nout\n").count(), 2, "{screen}");
+}
+
 #[test]
 fn interrupted_wait_detaches_from_the_jobs() {
     let cluster = Cluster::start(&[]);
@@ -87,7 +106,10 @@ fn interrupted_wait_detaches_from_the_jobs() {
     // The job is left alone, and followed until the time is over.
     let late = cluster.fleetctl(&["run", "--wait", "--timeout", "1s", &paths[0]]);
     assert_eq!((late.status.code(), &*stdout(&late)), (Some(1), "up\n"), "{}", output_text(&late));
-    assert!(stderr(&late).contains("the time is over"), "{}", output_text(&late));
+    let text = stderr(&late);
+    let (_, machine) = text.split_once("the time is over: a@1.service is running on ").unwrap();
+    let machine = machine.split(',').next().unwrap();
+    assert_eq!(machine.len(), 8, "the ID is short: {text}");
     kill_process(Pid::from_child(&waiting), Signal::INT).unwrap();
     let output = waiting.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", output_text(&output));

@@ -37,6 +37,7 @@
 
 mod advance;
 mod record;
+mod setting_error;
 mod settings;
 
 use std::collections::BTreeSet;
@@ -47,7 +48,8 @@ use crate::unit::ExitStatus;
 use crate::{MachineId, Revision, Timestamp};
 
 pub use record::JobRecord;
-pub use settings::{JobDefinition, SettingError, SettingErrorKind};
+pub use setting_error::{SettingError, SettingErrorKind};
+pub use settings::JobDefinition;
 
 /// Settings of a job.
 ///
@@ -370,7 +372,7 @@ impl fmt::Display for JobPhase {
         match self {
             Self::Pending { .. } => f.write_str("pending"),
             Self::Running { machine, attempt, .. } => {
-                write!(f, "running on {machine}, attempt {attempt}")
+                write!(f, "running on {}, attempt {attempt}", machine.short())
             }
             Self::Ended { outcome, .. } => outcome.fmt(f),
         }

@@ -1,12 +1,13 @@
 //! Settings of a job and its schedule, from the options of `[X-Fleet]`.
 
-use std::fmt;
 use std::time::Duration;
 
-use fleet_unitfile::values::{Timespan, TimespanError, parse_bool, parse_timespan};
+use fleet_unitfile::calendar::Utc;
+use fleet_unitfile::values::{Timespan, parse_bool, parse_timespan};
 use fleet_unitfile::{Calendar, NameError, UnitName, UnitType};
 
 use super::JobSettings;
+use super::setting_error::{SettingError, SettingErrorKind};
 use crate::schedule::{CatchUp, ConcurrencyPolicy, RunId, ScheduleSettings};
 use crate::{Generation, Timestamp};
 
@@ -37,88 +38,6 @@ pub struct JobDefinition {
     pub schedule: Option<ScheduleSettings>,
 }
 
-/// An error in an option of a job.
-///
-/// `Display` writes [message](Self::message) and [help](Self::help) on one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SettingError {
-    /// Index of the affected option among the options that were passed.
-    pub index: usize,
-    kind: SettingErrorKind,
-}
-
-/// The kind of an error, with its data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SettingErrorKind {
-    /// The value is not a boolean.
-    NotABoolean {
-        /// `RunOnce` or `CountLost`.
-        option: &'static str,
-        /// The value as written.
-        value: String,
-    },
-    /// A `Retries=` is not a whole number in the allowed range.
-    Retries {
-        /// The value as written.
-        value: String,
-    },
-    /// The value is not a time span.
-    Timespan {
-        /// `Deadline` or `KeepFor`.
-        option: &'static str,
-        /// The value as written.
-        value: String,
-        /// The error of the time span.
-        cause: TimespanError,
-    },
-    /// A `Deadline=` is shorter than a second.
-    ShortDeadline {
-        /// The value as written.
-        value: String,
-    },
-    /// A `Schedule=` is not a calendar event.
-    Calendar {
-        /// The value as written.
-        value: String,
-    },
-    /// There are two `Schedule=`.
-    RepeatedSchedule {
-        /// The first value.
-        first: String,
-        /// The second value.
-        second: String,
-    },
-    /// The value is not one of those that the option accepts.
-    Choice {
-        /// `ConcurrencyPolicy` or `CatchUp`.
-        option: &'static str,
-        /// The value as written.
-        value: String,
-    },
-    /// The option needs another one.
-    Missing {
-        /// The option.
-        option: &'static str,
-        /// The option that is missing, with its value.
-        needs: &'static str,
-    },
-    /// A unit of this type does not run to completion.
-    Type {
-        /// The unit.
-        unit: UnitName,
-    },
-    /// The name of the unit is too long for the names of its runs.
-    RunName {
-        /// The unit.
-        unit: UnitName,
-        /// The error of the longest name.
-        cause: NameError,
-    },
-}
-
-/// The options, in the order in which missing ones are reported.
 const JOB_OPTIONS: [&str; 4] = ["Retries", "Deadline", "KeepFor", "CountLost"];
 const RUN_ONCE: &str = "RunOnce";
 const SCHEDULE: &str = "Schedule";
@@ -185,7 +104,9 @@ impl JobDefinition {
             return Err(SettingErrorKind::ShortDeadline { value });
         }
         check_type(name)?;
-        self.schedule.as_ref().map_or(Ok(()), |_| check_run_names(name))
+        let Some(schedule) = &self.schedule else { return Ok(()) };
+        check_elapses(&schedule.calendar, &schedule.calendar.to_string())?;
+        check_run_names(name)
     }
 }
 
@@ -249,6 +170,7 @@ impl Reader {
                 let Ok(calendar) = value.parse() else {
                     return Err(SettingErrorKind::Calendar { value });
                 };
+                check_elapses(&calendar, &value)?;
                 self.calendar = Some((calendar, value));
             }
             "ConcurrencyPolicy" => {
@@ -274,17 +196,13 @@ impl Reader {
 
     /// Checks the options against each other and against the unit.
     fn check(&mut self, name: &UnitName) {
-        let needs_schedule = SCHEDULE_OPTIONS.map(|option| (option, "Schedule"));
-        let needs_job = JOB_OPTIONS.map(|option| (option, "RunOnce=true"));
-        let all = needs_job.into_iter().chain([(SCHEDULE, "RunOnce=true")]).chain(needs_schedule);
-        for (option, needs) in all {
-            let is_missing = match needs {
-                "Schedule" => self.index_of(SCHEDULE).is_none(),
-                _ => self.run_once.is_none() && !self.has_invalid_run_once(),
-            };
-            if let Some(index) = self.index_of(option).filter(|_| is_missing) {
-                self.refuse(index, SettingErrorKind::Missing { option, needs });
-            }
+        if self.run_once.is_none() && !self.has_invalid_run_once() {
+            self.refuse_without("RunOnce=true", |option| {
+                option == SCHEDULE || JOB_OPTIONS.contains(&option)
+            });
+        }
+        if self.index_of(SCHEDULE).is_none() {
+            self.refuse_without("Schedule", |option| SCHEDULE_OPTIONS.contains(&option));
         }
         let Some(index) = self.run_once else {
             return;
@@ -296,6 +214,16 @@ impl Reader {
             && let Err(kind) = check_run_names(name)
         {
             self.refuse(index, kind);
+        }
+    }
+
+    /// Refuses the set options of a kind together, because they lack the same option.
+    fn refuse_without(&mut self, needs: &'static str, is_of_kind: impl Fn(&str) -> bool) {
+        let mut set: Vec<_> = self.used.iter().filter(|(option, _)| is_of_kind(option)).collect();
+        set.sort_by_key(|(_, index)| *index);
+        let options = set.iter().map(|(option, _)| *option).collect();
+        if let Some((_, index)) = set.first() {
+            self.refuse(*index, SettingErrorKind::Missing { options, needs });
         }
     }
 
@@ -321,6 +249,14 @@ fn check_type(name: &UnitName) -> Result<(), SettingErrorKind> {
     match name.unit_type() {
         UnitType::Service | UnitType::Container => Ok(()),
         _ => Err(SettingErrorKind::Type { unit: name.clone() }),
+    }
+}
+
+/// Checks that the event elapses at some time, in whatever time zone.
+fn check_elapses(calendar: &Calendar, value: &str) -> Result<(), SettingErrorKind> {
+    match calendar.next_after(Duration::ZERO, &Utc) {
+        Some(_) => Ok(()),
+        None => Err(SettingErrorKind::NeverElapses { value: value.to_owned() }),
     }
 }
 
@@ -361,99 +297,4 @@ fn choice<T>(
     from_name: impl Fn(&str) -> Option<T>,
 ) -> Result<T, SettingErrorKind> {
     from_name(value).ok_or_else(|| SettingErrorKind::Choice { option, value: value.to_owned() })
-}
-
-impl SettingError {
-    /// Returns the kind of the error.
-    #[must_use]
-    pub fn kind(&self) -> &SettingErrorKind {
-        &self.kind
-    }
-
-    /// Returns the description of the error.
-    #[must_use]
-    pub fn message(&self) -> String {
-        self.kind.to_string()
-    }
-
-    /// Returns how to correct the error.
-    #[must_use]
-    pub fn help(&self) -> String {
-        self.kind.help()
-    }
-}
-
-impl SettingErrorKind {
-    /// Returns how to correct the error.
-    #[must_use]
-    pub fn help(&self) -> String {
-        match self {
-            Self::NotABoolean { .. } => "write true or false".into(),
-            Self::Retries { .. } => {
-                format!("write a number from 0 to {}", JobSettings::MAX_RETRIES)
-            }
-            Self::Timespan { option, .. } => {
-                format!("write numbers with units, as in {option}=1h 30min, or infinity")
-            }
-            Self::ShortDeadline { .. } => {
-                "write at least 1s, or remove the option for no deadline".into()
-            }
-            Self::Calendar { .. } => {
-                "write an event as for OnCalendar, as in Schedule=Mon..Fri 02:00 Europe/Berlin"
-                    .into()
-            }
-            Self::RepeatedSchedule { .. } => {
-                "keep one of them, write one event for both as in Mon,Thu 02:00, or make two units"
-                    .into()
-            }
-            Self::Choice { option: "CatchUp", .. } => "write once or none".into(),
-            Self::Choice { .. } => "write allow, forbid or replace".into(),
-            Self::Missing { option, needs } => {
-                format!("add {needs}, or remove {option}")
-            }
-            Self::Type { .. } => {
-                "move the option to the .service or .container that does the work".into()
-            }
-            Self::RunName { .. } => "shorten the name of the unit".into(),
-        }
-    }
-}
-
-impl std::error::Error for SettingError {}
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind, self.help())
-    }
-}
-
-impl fmt::Display for SettingErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotABoolean { option, value } => {
-                write!(f, "{option}={value} is neither yes nor no")
-            }
-            Self::Retries { value } => write!(f, "Retries={value} is not a number of retries"),
-            Self::Timespan { option, value, .. } => {
-                write!(f, "{option}={value} is not a time span")
-            }
-            Self::ShortDeadline { value } => {
-                write!(f, "Deadline={value} is too short for any attempt")
-            }
-            Self::Calendar { value } => write!(f, "Schedule={value} is not a calendar event"),
-            Self::RepeatedSchedule { first, second } => {
-                write!(f, "Schedule={second} comes in addition to Schedule={first}")
-            }
-            Self::Choice { option, value } => write!(f, "{option}={value} is not a valid value"),
-            Self::Missing { option, needs } => {
-                write!(f, "{option} has no effect without {needs}")
-            }
-            Self::Type { unit } => {
-                write!(f, "RunOnce: {unit} is a {}, which never completes", unit.unit_type())
-            }
-            Self::RunName { unit, .. } => {
-                write!(f, "Schedule: the name {unit} is too long for the names of its runs")
-            }
-        }
-    }
 }

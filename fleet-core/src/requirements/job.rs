@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use fleet_unitfile::Span;
+use fleet_unitfile::calendar::Zone;
 use fleet_unitfile::values::parse_bool;
+use fleet_unitfile::{Span, UnitFile};
 
 use super::parse::SectionReader;
-use super::{FleetOption, RequirementErrorKind as Kind};
+use super::{
+    FleetOption, RequirementError, RequirementErrorKind as Kind, RequirementErrors, Requirements,
+};
+use crate::Timestamp;
 use crate::job::{JobDefinition, SettingErrorKind};
 
 /// The options read so far. They are parsed together once all are known.
@@ -50,6 +54,36 @@ impl JobOptions {
             _ => FleetOption::RunOnce,
         };
         self.unknown.contains(&needed)
+    }
+}
+
+impl Requirements {
+    /// Checks that the schedule elapses after `now`, if the unit has one. `zone` is the time zone
+    /// of its event, or `None` if the machine does not know it. `file` is the file of the unit.
+    ///
+    /// # Errors
+    ///
+    /// The time zone is unknown, or the event never elapses again.
+    pub fn check_schedule(
+        &self,
+        file: &UnitFile,
+        zone: Option<&dyn Zone>,
+        now: Timestamp,
+    ) -> Result<(), RequirementErrors> {
+        let schedule = self.job.as_ref().and_then(|job| job.schedule.as_ref());
+        let Some(schedule) = schedule else { return Ok(()) };
+        let cause = match zone.map(|zone| schedule.next_elapse(zone, now)) {
+            Some(Some(_)) => return Ok(()),
+            Some(None) => SettingErrorKind::Elapsed { event: schedule.calendar.to_string() },
+            None => {
+                let zone = schedule.calendar.zone().unwrap_or_default().to_owned();
+                SettingErrorKind::UnknownZone { zone }
+            }
+        };
+        let option = file.effective("X-Fleet", FleetOption::Schedule.as_str()).next_back();
+        let span = option.map_or(Span { start: 0, end: 0 }, |option| option.value_span());
+        let error = RequirementError::new(span, file.location(span.start), Kind::Job { cause });
+        RequirementErrors::new(vec![error]).map_or(Ok(()), Err)
     }
 }
 

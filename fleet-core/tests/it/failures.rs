@@ -15,6 +15,8 @@ use fleet_core::{
 use fleet_unitfile::{UnitFile, UnitHash};
 use proptest::prelude::*;
 
+use crate::wrap::wrap;
+
 fn id(text: &str) -> MachineId {
     text.parse().unwrap()
 }
@@ -112,23 +114,23 @@ fn unit_moves_after_failures_and_settles() {
         .at(722, "is up", RunState::Up)
         .at(723, "is up", RunState::Up)
         .at(800, "fails", RunState::Failed);
-    insta::assert_snapshot!(story.text, @r"
+    insta::assert_snapshot!(wrap(&story.text), @r"
     0s starts: no record; -; next -
     1s is up: no record; -; next -
-    5s fails: failed once on m1: restarts after 10 s; -; next 15s
-    6s is still down: failed once on m1: restarts after 10 s; -; next 15s
+    5s fails: failed once on m1: restarts after 10 s, at 00:00:15 UTC; -; next 15s
+    6s is still down: failed once on m1: restarts after 10 s, at 00:00:15 UTC; -; next 15s
     15s delay is over: failed once on m1: restarted on m1; Restart; next -
     16s starts: failed once on m1: restarted on m1; -; next -
     17s is up: failed once on m1: restarted on m1; -; next 617s
-    100s fails: failed 2 times on m1: moves after 20 s; -; next 120s
-    119s is still down: failed 2 times on m1: moves after 20 s; -; next 120s
+    100s fails: failed 2 times on m1: moves after 20 s, at 00:02:00 UTC; -; next 120s
+    119s is still down: failed 2 times on m1: moves after 20 s, at 00:02:00 UTC; -; next 120s
     120s delay is over: failed 2 times on m1: waiting for a machine; Move; next -
     121s has no machine: failed 2 times on m1: waiting for a machine; -; next -
     122s starts: failed 2 times on m1: moved to m2; -; next -
     123s is up: failed 2 times on m1: moved to m2; -; next 723s
     722s is up: failed 2 times on m1: moved to m2; -; next 723s
     723s is up: no record; -; next -
-    800s fails: failed once on m2: restarts after 10 s; -; next 810s
+    800s fails: failed once on m2: restarts after 10 s, at 00:13:30 UTC; -; next 810s
     ");
 }
 
@@ -146,24 +148,36 @@ fn delays_grow_while_a_unit_fails_everywhere() {
         story.at(second, "delay is over", RunState::Failed);
     }
     story.on("m1").at(second, "back", RunState::Pending);
-    insta::assert_snapshot!(story.text, @r"
-    0s fails: failed once on m1: moves after 10 s; -; next 10s
+    insta::assert_snapshot!(wrap(&story.text), @r"
+    0s fails: failed once on m1: moves after 10 s, at 00:00:10 UTC; -; next 10s
     10s delay is over: failed once on m1: waiting for a machine; Move; next -
-    10s fails: failed once on m1, once on m2: moves after 20 s; -; next 30s
+    10s fails: failed once on m1, once on m2: moves after 20 s, at 00:00:30 UTC; -; next 30s
     30s delay is over: failed once on m1, once on m2: waiting for a machine; Move; next -
-    30s fails: failed 2 times on m1, once on m2: moves after 40 s; -; next 70s
+    30s fails: failed 2 times on m1, once on m2: moves after 40 s, at 00:01:10 UTC; -; next
+        70s
     70s delay is over: failed 2 times on m1, once on m2: waiting for a machine; Move; next -
-    70s fails: failed 2 times on m1, 2 times on m2: moves after 80 s; -; next 150s
-    150s delay is over: failed 2 times on m1, 2 times on m2: waiting for a machine; Move; next -
-    150s fails: failed 3 times on m1, 2 times on m2: moves after 160 s; -; next 310s
-    310s delay is over: failed 3 times on m1, 2 times on m2: waiting for a machine; Move; next -
-    310s fails: failed 3 times on m1, 3 times on m2: moves after 320 s; -; next 630s
-    630s delay is over: failed 3 times on m1, 3 times on m2: waiting for a machine; Move; next -
-    630s fails: failed 4 times on m1, 3 times on m2: moves after 600 s; -; next 1230s
-    1230s delay is over: failed 4 times on m1, 3 times on m2: waiting for a machine; Move; next -
-    1230s fails: failed 4 times on m1, 4 times on m2: moves after 600 s; -; next 1830s
-    1830s delay is over: failed 4 times on m1, 4 times on m2: waiting for a machine; Move; next -
-    1830s back: failed 4 times on m1, 4 times on m2: restarted on m1, no better machine; -; next -
+    70s fails: failed 2 times on m1, 2 times on m2: moves after 80 s, at 00:02:30 UTC; -; next
+        150s
+    150s delay is over: failed 2 times on m1, 2 times on m2: waiting for a machine; Move; next
+        -
+    150s fails: failed 3 times on m1, 2 times on m2: moves after 160 s, at 00:05:10 UTC; -;
+        next 310s
+    310s delay is over: failed 3 times on m1, 2 times on m2: waiting for a machine; Move; next
+        -
+    310s fails: failed 3 times on m1, 3 times on m2: moves after 320 s, at 00:10:30 UTC; -;
+        next 630s
+    630s delay is over: failed 3 times on m1, 3 times on m2: waiting for a machine; Move; next
+        -
+    630s fails: failed 4 times on m1, 3 times on m2: moves after 600 s, at 00:20:30 UTC; -;
+        next 1230s
+    1230s delay is over: failed 4 times on m1, 3 times on m2: waiting for a machine; Move;
+        next -
+    1230s fails: failed 4 times on m1, 4 times on m2: moves after 600 s, at 00:30:30 UTC; -;
+        next 1830s
+    1830s delay is over: failed 4 times on m1, 4 times on m2: waiting for a machine; Move;
+        next -
+    1830s back: failed 4 times on m1, 4 times on m2: restarted on m1, no better machine; -;
+        next -
     ");
 }
 
@@ -192,21 +206,25 @@ fn changes_by_users_and_schedulers_reset_or_hold_failures() {
     });
     story.at(2, "clock goes far back", RunState::Failed);
     story.lead(13, "is stopped", &FailureObservation::Exempt);
-    insta::assert_snapshot!(story.text, @r"
-    0s fails: failed once on m1: restarts after 10 s; -; next 10s
+    insta::assert_snapshot!(wrap(&story.text), @r"
+    0s fails: failed once on m1: restarts after 10 s, at 00:00:10 UTC; -; next 10s
     1s a user restarts it: no record; -; next -
-    2s fails: failed once on m1: restarts after 10 s; -; next 12s
+    2s fails: failed once on m1: restarts after 10 s, at 00:00:12 UTC; -; next 12s
     3s a user replaces its file: no record; -; next -
-    4s fails: failed once on m1: restarts after 10 s; -; next 14s
-    5s is in a rollout: failed once on m1: restarts after 10 s; -; next -
+    4s fails: failed once on m1: restarts after 10 s, at 00:00:14 UTC; -; next 14s
+    5s is in a rollout: failed once on m1: restarts after 10 s, at 00:00:14 UTC; -; next -
     6s comes up by itself: failed once on m1: restarted on m1; -; next 606s
-    7s fails: failed 2 times on m1: restarts after 20 s; -; next 27s
+    7s fails: failed 2 times on m1: restarts after 20 s, at 00:00:27 UTC; -; next 27s
     8s the scheduler moves it: failed 2 times on m1: moved to m2; -; next -
-    9s fails there: failed 2 times on m1, once on m2: restarts after 40 s; -; next 49s
+    9s fails there: failed 2 times on m1, once on m2: restarts after 40 s, at 00:00:49 UTC; -;
+        next 49s
     10s has no machine: failed 2 times on m1, once on m2: waiting for a machine; -; next -
-    11s fails there: failed 2 times on m1, 2 times on m2: restarts after 80 s; -; next 91s
-    1s clock goes back: failed 2 times on m1, 2 times on m2: restarts after 80 s; -; next 91s
-    2s clock goes far back: failed 2 times on m1, 2 times on m2: restarted on m2; Restart; next -
+    11s fails there: failed 2 times on m1, 2 times on m2: restarts after 80 s, at 00:01:31
+        UTC; -; next 91s
+    1s clock goes back: failed 2 times on m1, 2 times on m2: restarts after 80 s, at 00:01:31
+        UTC; -; next 91s
+    2s clock goes far back: failed 2 times on m1, 2 times on m2: restarted on m2; Restart;
+        next -
     13s is stopped: no record; -; next -
     ");
 }

@@ -210,11 +210,12 @@ impl Client {
         name: &UnitName,
         upload: &UnitUpload,
     ) -> Result<PutOutcome, ClientError> {
-        self.import_unit(name, upload, Generation::ZERO).await
+        self.send_unit(name, upload, None).await
     }
 
     /// Like [`put_unit`](Self::put_unit), but a created unit begins with this generation, which it
-    /// had in another cluster. Call [`prepare_import`](Self::prepare_import) before.
+    /// had in another cluster, and its schedule may have elapsed. Call
+    /// [`prepare_import`](Self::prepare_import) before.
     ///
     /// # Errors
     ///
@@ -225,7 +226,15 @@ impl Client {
         upload: &UnitUpload,
         generation: Generation,
     ) -> Result<PutOutcome, ClientError> {
-        let generation = (generation > Generation::ZERO).then_some(generation.0);
+        self.send_unit(name, upload, Some(generation.0)).await
+    }
+
+    async fn send_unit(
+        &self,
+        name: &UnitName,
+        upload: &UnitUpload,
+        generation: Option<u64>,
+    ) -> Result<PutOutcome, ClientError> {
         let (entity, header) = (PutUnit { generation, ..upload.entity() }, upload.header());
         match self.caller.send(Method::PUT, &unit_path(name), header, &entity).await {
             Ok((StatusCode::CREATED, _)) => Ok(PutOutcome::Created),

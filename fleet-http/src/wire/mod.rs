@@ -48,7 +48,7 @@ pub(crate) use plan::{explanation, plan, rebalance_order};
 pub(crate) use request::{
     decode_bulk, decode_check, decode_import, decode_patch, decode_plan, decode_put,
 };
-pub(crate) use schedule::{ScheduleView, zone};
+pub(crate) use schedule::ScheduleView;
 
 use entity::is_zero;
 

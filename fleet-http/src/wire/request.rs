@@ -24,8 +24,8 @@ pub struct PutUnit {
     #[schema(pattern = "^(inactive|loaded|launched)$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_state: Option<String>,
-    /// Generation of a unit that this creates, for a unit of an imported cluster. Any other unit
-    /// keeps its generation.
+    /// Generation of a unit that this creates, for a unit of an imported cluster, whose schedule
+    /// may have elapsed. Any other unit keeps its generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
     /// The unit's name. If given, it must match the name in the URL.

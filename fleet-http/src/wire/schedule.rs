@@ -169,7 +169,7 @@ impl<'a> ScheduleView<'a> {
             (true, false) => "on",
         };
         let next = self.record.filter(|_| state == "on").and_then(|record| {
-            let zone = zone(self.settings)?;
+            let zone = self.settings.calendar.time_zone(&TimeZone::UTC, jiff::tz::db()).ok()?;
             self.settings.next_elapse(&zone, record.state.decided_until)
         });
         ScheduleSummary { next: next.map(Timestamp::as_millis), paused, state: state.to_owned() }
@@ -194,14 +194,6 @@ impl<'a> ScheduleView<'a> {
             runs: state.runs.iter().map(|it| run(it, name)).collect(),
             ..entity
         }
-    }
-}
-
-/// Returns the time zone of a schedule; `None` if this machine does not know it.
-pub(crate) fn zone(settings: &ScheduleSettings) -> Option<TimeZone> {
-    match settings.calendar.zone() {
-        Some(name) if !settings.calendar.is_utc() => TimeZone::get(name).ok(),
-        Some(_) | None => Some(TimeZone::UTC),
     }
 }
 

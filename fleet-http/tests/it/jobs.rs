@@ -3,7 +3,7 @@
 use fleet_core::job::{AttemptEnd, AttemptRecord, JobOutcome, JobPhase, JobRecord, JobState};
 use fleet_core::schedule::{ScheduleRecord, ScheduleRequest};
 use fleet_core::unit::ExitStatus;
-use fleet_core::{MachineId, Revision, TargetState, Timestamp};
+use fleet_core::{Generation, MachineId, Revision, TargetState, Timestamp};
 use fleet_http::ClientError;
 use fleet_http::client::{JobFilter, UnitUpload, UnitWrites};
 use fleet_http::wire::{JobEntity, RolloutOptions};
@@ -271,4 +271,23 @@ async fn unknown_time_zone_is_refused() {
         UnitWrites::default().put(&name("a.service"), &upload(&text, TargetState::Launched));
     let error = server.client().write_units(&writes).await.unwrap_err().to_string();
     assert!(error.contains("the time zone \"Europe/Nowhere\" is not known"), "{error}");
+}
+
+#[tokio::test]
+async fn elapsed_schedule_is_refused_unless_it_is_known() {
+    let server = Server::start().await;
+    let text = NIGHTLY.replace("*-*-* 02:00", "2020-01-01 02:00");
+    let (unit, upload) = (name("a.service"), upload(&text, TargetState::Launched));
+    let (client, writes) = (server.client(), UnitWrites::default().put(&unit, &upload));
+    for error in [
+        client.write_units(&writes).await.unwrap_err(),
+        client.put_unit(&unit, &upload).await.unwrap_err(),
+    ] {
+        let ClientError::Api { status: 400, message, details } = error else { panic!("{error}") };
+        let place = details.first().map(|detail| (detail.line, detail.column));
+        assert_eq!(place, Some((5, 10)), "{message}");
+        assert!(message.contains("2020-01-01 02:00:00 UTC has elapsed"), "{message}");
+    }
+    client.import_unit(&unit, &upload, Generation::ZERO).await.unwrap();
+    client.write_units(&writes).await.unwrap();
 }

@@ -24,6 +24,38 @@ impl Zone for TimeZone {
 }
 
 impl Calendar {
+    /// Returns the event's time zone, or `default` for an event without one. `database` finds a
+    /// time zone by its name; [`jiff::tz::db`] is that of the machine.
+    ///
+    /// Available with the feature `jiff`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the database does not have the time zone.
+    ///
+    /// ```
+    /// use fleet_unitfile::Calendar;
+    /// use jiff::tz::TimeZone;
+    ///
+    /// let database = jiff::tz::db();
+    /// let zone = "09:00 Europe/Berlin".parse::<Calendar>()?.time_zone(&TimeZone::UTC, database)?;
+    /// assert_eq!(zone.iana_name(), Some("Europe/Berlin"));
+    /// let zone = "09:00 Europe/Nowhere".parse::<Calendar>()?.time_zone(&TimeZone::UTC, database);
+    /// assert!(zone.is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_zone(
+        &self,
+        default: &TimeZone,
+        database: &TimeZoneDatabase,
+    ) -> Result<TimeZone, jiff::Error> {
+        match self.zone() {
+            None => Ok(default.clone()),
+            Some(_) if self.is_utc() => Ok(TimeZone::UTC),
+            Some(name) => database.get(name),
+        }
+    }
+
     /// Returns the first time later than `after` at which the event elapses, in the event's time
     /// zone. Returns `Ok(None)` if there is no such time before the end of 2199.
     ///
@@ -53,11 +85,7 @@ impl Calendar {
         after: &Zoned,
         database: &TimeZoneDatabase,
     ) -> Result<Option<Zoned>, jiff::Error> {
-        let zone = match self.zone() {
-            None => after.time_zone().clone(),
-            Some(_) if self.is_utc() => TimeZone::UTC,
-            Some(name) => database.get(name)?,
-        };
+        let zone = self.time_zone(after.time_zone(), database)?;
         let after = after.timestamp();
         let after = if after < Timestamp::UNIX_EPOCH { -1 } else { after.as_microsecond() };
         let next = self.next_micros(after, &zone);

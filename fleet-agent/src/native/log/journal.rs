@@ -189,7 +189,11 @@ impl LogFollower {
             return Ok(None);
         };
         let read = tokio::task::spawn_blocking(move || read(&log)).await;
-        read.map_err(io::Error::other)?.map(Some)
+        match read.map_err(io::Error::other)? {
+            // The file of an unloaded unit is removed before its log.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
     }
 
     /// Sends the lines of `text`, which ends at the log offset `end`. `written_by` maps the end

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd as _;
 
+use fleet_core::journal::JournalQuery;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::journal::LogCursor;
@@ -132,6 +133,23 @@ fn removed_log_leaves_no_offset() {
     assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
     let next = Log::open(log.path().clone(), 400).expect("it can be created");
     assert_eq!((next.floor(), next.end().expect("it is there")), (0, 0));
+}
+
+/// The unit was unloaded while a client still reads its journal.
+#[tokio::test]
+async fn removal_of_the_log_ends_its_journal() {
+    for follow in [false, true] {
+        let (_directory, log) = log(1 << 20, b"one\ntwo\n");
+        let log = Arc::new(log);
+        let query = JournalQuery::default().with_lines(1).with_follow(follow);
+        let mut journal = journal::read(&log, &query).expect("it can be read");
+        if follow {
+            assert!(journal.next_line().await.is_some(), "it has a line");
+        }
+        Log::remove(log.path()).expect("it can be removed");
+        while journal.next_line().await.is_some() {}
+        assert!(journal.failure().is_none(), "follow: {follow}");
+    }
 }
 
 #[test]

@@ -316,7 +316,10 @@ mod tests {
             ..unit(name, "launched", "282f949fc0de", "")
         };
         let units = vec![
-            failing("a.service", "failed 2 times on 282f949f: restarts after 20 s"),
+            failing(
+                "a.service",
+                "failed 2 times on 282f949f: restarts after 20 s, at 14:06:39 UTC",
+            ),
             failing("b.service", "failed 3 times on fd1d3e94: moved to 282f949f"),
         ];
         let states = vec![
@@ -326,7 +329,7 @@ mod tests {
         let rows = rows(units, states, &machines());
         insta::assert_snapshot!(table(&rows, Some("unit,active,reason")), @r"
         UNIT→→ACTIVE→REASON
-        a.service→failed→failed 2 times on 282f949f: restarts after 20 s; ...
+        a.service→failed→failed 2 times on 282f949f: restarts after 20 s, at 14:06:39 UTC; ...
         b.service→active→failed 3 times on fd1d3e94: moved to 282f949f
         ");
     }

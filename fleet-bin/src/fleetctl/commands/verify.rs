@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fleet_agent::wall_time;
+use fleet_core::Timestamp;
 use fleet_unitfile::check::SystemdVersion;
 use fleet_unitfile::{Severity, UnitName};
 
@@ -15,7 +17,7 @@ use crate::fleetctl::manifest_diff::unit_files_in;
 use crate::ui::drop_ins::drop_in_files;
 use crate::ui::error::CliError;
 use crate::ui::findings::{
-    Finding, check, orphaned_drop_ins, verify, verify_drop_in, verify_native,
+    Finding, check, orphaned_drop_ins, schedule_findings, verify, verify_drop_in, verify_native,
 };
 use crate::ui::output::Record;
 use crate::ui::unit_text::{SourcePath, UnitText};
@@ -30,7 +32,7 @@ impl Record for Finding {
 pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliError> {
     let files = expanded(&args.files)?;
     let version = args.systemd_version.or_else(installed_version);
-    let mut broken = 0_usize;
+    let (mut broken, now) = (0_usize, wall_time());
     let mut joint = joint_findings(&files)?;
     for orphan in args.files.iter().map(|path| orphaned_drop_ins(path)) {
         for finding in orphan? {
@@ -40,7 +42,7 @@ pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliErr
     }
     let count = files.len() + broken;
     for path in &files {
-        let (text, mut findings) = check_file(path, args.manager, version)?;
+        let (text, mut findings) = check_file(path, args.manager, version, now)?;
         findings.extend(joint.extract_if(.., |it| text.contains(&it.file)));
         // Findings in a drop-in that is itself an argument are reported for that argument.
         findings.retain(|it| it.file == *path || !files.contains(&it.file));
@@ -101,11 +103,16 @@ fn check_file(
     path: &Path,
     manager: ManagerArg,
     version: Option<SystemdVersion>,
+    now: Timestamp,
 ) -> Result<(SourcePath, Vec<Finding>), CliError> {
     let source = read_file(path)?;
-    let check_unit = |name: &UnitName, text: &UnitText| match manager {
-        ManagerArg::Systemd => verify(name, text, version),
-        ManagerArg::Native => verify_native(name, text),
+    let check_unit = |name: &UnitName, text: &UnitText| {
+        let mut findings = match manager {
+            ManagerArg::Systemd => verify(name, text, version),
+            ManagerArg::Native => verify_native(name, text),
+        };
+        findings.extend(schedule_findings(name, text.path(), text.file(), now));
+        findings
     };
     let only = SourcePath::from(path.to_owned());
     if let Some((unit, main)) = drop_in(path) {

@@ -2,8 +2,9 @@
 
 use fleet_core::job::{JobDefinition, JobSettings};
 use fleet_core::schedule::ScheduleSettings;
-use fleet_core::{Requirements, Strictness, TargetState, Unit};
-use fleet_unitfile::UnitFile;
+use fleet_core::{Requirements, Strictness, TargetState, Timestamp, Unit};
+use fleet_unitfile::calendar::{Utc, Zone};
+use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::refusals::errors;
 use crate::requirements::{parse, read};
@@ -177,17 +178,13 @@ fn bad_job_options() {
 #[test]
 fn job_options_without_a_job_are_refused() {
     insta::assert_snapshot!(errors("Retries=1\nRunOnce=false\nDeadline=1h\nSchedule=daily"), @"
+    line 2, column 1: Retries, Deadline and Schedule have no effect without RunOnce=true: add
+        RunOnce=true, or remove them
+    ");
+    insta::assert_snapshot!(errors("Retries=1\nCatchUp=once"), @"
     line 2, column 1: Retries has no effect without RunOnce=true: add RunOnce=true, or remove
         Retries
-    line 4, column 1: Deadline has no effect without RunOnce=true: add RunOnce=true, or remove
-        Deadline
-    line 5, column 1: Schedule has no effect without RunOnce=true: add RunOnce=true, or remove
-        Schedule
-    ");
-    insta::assert_snapshot!(errors("RunOnce=true\nCatchUp=once\nConcurrencyPolicy=allow"), @"
     line 3, column 1: CatchUp has no effect without Schedule: add Schedule, or remove CatchUp
-    line 4, column 1: ConcurrencyPolicy has no effect without Schedule: add Schedule, or
-        remove ConcurrencyPolicy
     ");
     let timer = parse("a.timer", "Retries=1\nRunOnce=true", Strictness::Refuse).unwrap_err();
     insta::assert_snapshot!(wrap(&timer.to_string()), @"
@@ -200,6 +197,57 @@ fn job_options_without_a_job_are_refused() {
     line 3, column 1: Schedule: the name NAME is too long for the names of its runs: shorten
         the name of the unit
     ");
+}
+
+#[test]
+fn missing_schedule_is_one_error() {
+    insta::assert_snapshot!(errors("RunOnce=true\nCatchUp=once\nConcurrencyPolicy=allow"), @"
+    line 3, column 1: CatchUp and ConcurrencyPolicy have no effect without Schedule: add
+        Schedule, or remove them
+    ");
+}
+
+#[test]
+fn schedule_that_never_elapses_is_refused() {
+    insta::assert_snapshot!(errors("RunOnce=true\nSchedule=*-02-30 02:00"), @"
+    line 3, column 10: Schedule=*-02-30 02:00 never elapses: write a day that exists in a year
+        up to 2199, as in *-02-28, or *-02~01 for the last day of February
+    ");
+    let file = |event: &str| {
+        let text = format!("[X-Fleet]\nRunOnce=true\nSchedule={event}\n");
+        let name: UnitName = "a.service".parse().unwrap();
+        let file = UnitFile::parse(text).unwrap();
+        let parsed = Requirements::parse(&name, &file, Strictness::Refuse);
+        (file, parsed.map(|parsed| parsed.requirements))
+    };
+    // In 2020 the first of January was a Wednesday.
+    for event in ["*-02-30", "*-04,06-31", "Mon 2020-01-01", "1969-12-31", "2100-02-29"] {
+        assert!(file(event).1.is_err(), "{event}");
+    }
+    let now = Timestamp::from_millis(1_795_831_200_000);
+    for (event, elapses) in [
+        ("2020-01-01", false),
+        ("2026-11-28 02:00:00", false),
+        ("2026-11-28 02:00:01", true),
+        ("2024..2025-*-*", false),
+        ("*-02-29", true),
+        ("2096-02-29", true),
+    ] {
+        let (file, requirements) = file(event);
+        let checked = requirements.unwrap().check_schedule(&file, Some(&Utc), now);
+        assert_eq!(checked.is_ok(), elapses, "{event}: {checked:?}");
+    }
+    let (file, requirements) = file("2020-01-01 Europe/Nowhere");
+    let requirements = requirements.unwrap();
+    let errors = [Some(&Utc as &dyn Zone), None]
+        .map(|zone| requirements.check_schedule(&file, zone, now).unwrap_err().to_string());
+    insta::assert_snapshot!(wrap(&errors.join("\n")), @r#"
+    line 3, column 10: Schedule=2020-01-01 00:00:00 Europe/Nowhere has elapsed, and never
+        elapses again: write a time in the future, or * in place of the year to repeat the
+        event
+    line 3, column 10: Schedule: the time zone "Europe/Nowhere" is not known on this machine:
+        write a name such as Europe/Berlin or UTC, or install the package tzdata
+    "#);
 }
 
 #[test]

@@ -130,19 +130,13 @@ fn each_wrong_combination_has_a_remedy() {
     let without_job: Options<'_> =
         &[("KeepFor", "1d"), ("RunOnce", "no"), ("Schedule", "daily"), ("Deadline", "1h")];
     insta::assert_snapshot!(combined("a.service", without_job), @"
-    0 KeepFor has no effect without RunOnce=true:
-      add RunOnce=true, or remove KeepFor
-    2 Schedule has no effect without RunOnce=true:
-      add RunOnce=true, or remove Schedule
-    3 Deadline has no effect without RunOnce=true:
-      add RunOnce=true, or remove Deadline
+    0 KeepFor, Schedule and Deadline have no effect without RunOnce=true:
+      add RunOnce=true, or remove them
     ");
     let without_schedule: Options<'_> = &[JOB, ("CatchUp", "once"), ("ConcurrencyPolicy", "allow")];
     insta::assert_snapshot!(combined("a.service", without_schedule), @"
-    1 CatchUp has no effect without Schedule:
-      add Schedule, or remove CatchUp
-    2 ConcurrencyPolicy has no effect without Schedule:
-      add Schedule, or remove ConcurrencyPolicy
+    1 CatchUp and ConcurrencyPolicy have no effect without Schedule:
+      add Schedule, or remove them
     ");
     let twice: Options<'_> = &[JOB, ("Schedule", "02:00"), ("Schedule", "14:00")];
     insta::assert_snapshot!(combined("a.service", twice), @"

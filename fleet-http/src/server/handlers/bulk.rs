@@ -17,6 +17,7 @@ use super::extract::{Params, plan_report, read_body, revision_of, tag_of};
 use super::openapi::{DryRun, DryRunResult, Failures};
 use super::put::{check_start_order, desired_state, validated_file, validated_unit};
 use super::rollouts::{SplitWrites, split};
+use crate::clock::wall_time;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::wire::{BulkReport, BulkRequest, PlanReport, PutUnit, WrittenUnit, decode_bulk};
@@ -311,7 +312,8 @@ fn put(api: &SharedApi, entity: &PutUnit, prepared: &mut Prepared) -> Result<(),
         return Ok(());
     };
     let desired = desired.or(known.as_ref().map(|unit| unit.desired));
-    let mut unit = validated_unit(&name, &sent.file, desired, api.strictness, &prepared.after)?;
+    let checks = (api.strictness, wall_time());
+    let mut unit = validated_unit(&name, &sent.file, desired, checks, &prepared.after)?;
     if let Some(known) = known {
         unit.generation = known.generation;
         if sent.matches(&known.file) {

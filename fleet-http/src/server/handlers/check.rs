@@ -13,6 +13,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 use super::extract::read_body;
 use super::openapi::Failures;
 use super::put;
+use crate::clock::wall_time;
 use crate::server::api::{SharedApi, UnitChecker};
 use crate::server::failure::Failure;
 use crate::wire::{CheckReport, CheckRequest, PutUnit, UnitCheck, UnitFinding, decode_check};
@@ -70,6 +71,7 @@ fn unit(api: &SharedApi, entity: &PutUnit, known: &Snapshot) -> Result<CheckedFi
     match put::validated_file(entity)? {
         Some(sent) => {
             let requirements = put::requirements(&name, &sent.file, api.strictness)?;
+            put::check_schedule(&name, &sent.file, &requirements, wall_time(), known)?;
             Ok(CheckedFile { name, file: sent.file, requirements })
         }
         None => {

@@ -10,7 +10,7 @@ use fleet_unitfile::UnitName;
 use super::extract::{Name, Params, read_body};
 use super::listings::template;
 use super::openapi::{self as path, Failures, Page};
-use crate::server::api::SharedApi;
+use crate::server::api::{Listing, SharedApi};
 use crate::server::failure::Failure;
 use crate::wire::{
     JobEntity, JobPage, JobView, ScheduleCommand, ScheduleEntity, SchedulePage, ScheduleView,
@@ -95,14 +95,11 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Json<JobPage>, Failure> {
     let listing = api.listing(&params)?;
-    let (snapshot, filter) = (&listing.snapshot, JobFilter::read(&params)?);
-    let first = listing.first.as_deref().and_then(|name| UnitName::parse(name).ok());
-    let jobs = units_from(snapshot, first.as_ref())
-        .filter_map(|unit| Some((unit, JobView::new(unit, snapshot)?)));
-    let jobs = jobs.filter(|(unit, job)| filter.matches(&unit.name, job));
-    let name = |(unit, _): (&Arc<Unit>, JobView<'_>)| unit.name.to_string();
-    let (page, next_page_token) = api.page(&listing, first.is_some(), jobs, |_| 0, name);
-    let jobs = page.into_iter().map(|(_, job)| job.entity(false)).collect();
+    let filter = JobFilter::read(&params)?;
+    let (jobs, next_page_token) = page_of_units(&api, &listing, |unit| {
+        JobView::new(unit, &listing.snapshot).filter(|job| filter.matches(&unit.name, job))
+    });
+    let jobs = jobs.iter().map(|job| job.entity(false)).collect();
     Ok(Json(JobPage { jobs, next_page_token }))
 }
 
@@ -147,13 +144,9 @@ pub(crate) async fn list_schedules(
     params: Params,
 ) -> Result<Json<SchedulePage>, Failure> {
     let listing = api.listing(&params)?;
-    let snapshot = &listing.snapshot;
-    let first = listing.first.as_deref().and_then(|name| UnitName::parse(name).ok());
-    let schedules = units_from(snapshot, first.as_ref())
-        .filter_map(|unit| Some((unit, ScheduleView::new(unit, snapshot)?)));
-    let name = |(unit, _): (&Arc<Unit>, ScheduleView<'_>)| unit.name.to_string();
-    let (page, next_page_token) = api.page(&listing, first.is_some(), schedules, |_| 0, name);
-    let schedules = page.into_iter().map(|(_, schedule)| schedule.entity()).collect();
+    let (schedules, next_page_token) =
+        page_of_units(&api, &listing, |unit| ScheduleView::new(unit, &listing.snapshot));
+    let schedules = schedules.iter().map(ScheduleView::entity).collect();
     Ok(Json(SchedulePage { next_page_token, schedules }))
 }
 
@@ -217,13 +210,20 @@ fn schedule<'a>(known: &'a Snapshot, name: &str) -> Result<ScheduleView<'a>, Fai
     })
 }
 
-/// Returns all units in the order of their names, beginning with `first`.
-fn units_from<'a>(
-    snapshot: &'a Snapshot,
-    first: Option<&UnitName>,
-) -> Box<dyn Iterator<Item = &'a Arc<Unit>> + 'a> {
-    match first {
+/// Returns the page of the units for which `view` returns a value, and the token of the next page.
+fn page_of_units<'a, V>(
+    api: &SharedApi,
+    listing: &'a Listing,
+    view: impl Fn(&'a Arc<Unit>) -> Option<V>,
+) -> (Vec<V>, String) {
+    let snapshot = &listing.snapshot;
+    let first = listing.first.as_deref().and_then(|name| UnitName::parse(name).ok());
+    let units: Box<dyn Iterator<Item = _>> = match &first {
         None => Box::new(snapshot.units()),
         Some(first) => Box::new(snapshot.units_from(first.clone())),
-    }
+    };
+    let views = units.filter_map(|unit| Some((&unit.name, view(unit)?)));
+    let name = |(name, _): (&UnitName, V)| name.to_string();
+    let (page, next_page_token) = api.page(listing, first.is_some(), views, |_| 0, name);
+    (page.into_iter().map(|(_, view)| view).collect(), next_page_token)
 }

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use super::extract::{Name, plan_report, read_body, tag_of};
 use super::openapi::{self as path, Failures};
 use super::put::desired_state;
+use crate::clock::wall_time;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::server::handlers::put;
@@ -66,7 +67,10 @@ fn unit(api: &SharedApi, entity: &PutUnit, after: &Snapshot) -> Result<Unit, Fai
     let name = UnitName::parse(&name_of(entity)).map_err(Failure::bad_request)?;
     let desired = desired_state(&name, entity)?;
     match put::validated_file(entity)? {
-        Some(sent) => put::validated_unit(&name, &sent.file, desired, api.strictness, after),
+        Some(sent) => {
+            let checks = (api.strictness, wall_time());
+            put::validated_unit(&name, &sent.file, desired, checks, after)
+        }
         None => {
             let known = after.unit(name.as_str()).ok_or_else(Failure::no_unit)?;
             Ok(Unit { desired: desired.unwrap_or(known.desired), ..Unit::clone(known) })

@@ -9,18 +9,23 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fleet_core::cycle::{machine_of_cycle, replaces_cycle, start_after_cycle};
 use fleet_core::requirements::RequirementErrors;
-use fleet_core::{Generation, Requirements, Revision, Snapshot, Strictness, TargetState, Unit};
+use fleet_core::{
+    Generation, Requirements, Revision, Snapshot, Strictness, TargetState, Timestamp, Unit,
+};
 use fleet_store::RegistryError;
 use fleet_store::registry::{ExpectUnit, NewUnit};
+use fleet_unitfile::calendar::Zone;
 use fleet_unitfile::{Diagnostic, Severity, UnitFile, UnitName, UnitOption};
+use jiff::tz::TimeZone;
 
 use super::extract::{Condition, Name, Params, dry_run, read_body};
 use super::openapi::{self as path, DryRun, DryRunResult, Failures};
 use super::units;
+use crate::clock::wall_time;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::server::handlers::extract;
-use crate::wire::{ErrorDetail, PutUnit, decode_put, zone};
+use crate::wire::{ErrorDetail, PutUnit, decode_put};
 
 /// Create a unit, replace its unit file, or set its desired state.
 ///
@@ -192,13 +197,16 @@ fn put_file(
     api: &SharedApi,
     name: UnitName,
     sent: SubmittedFile,
-    generation: Generation,
+    generation: Option<Generation>,
     desired: Option<TargetState>,
     create_only: bool,
 ) -> Result<Write, Failure> {
     let snapshot = api.view()?;
-    let mut unit = validated_unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
-    unit.generation = generation;
+    // The schedule of an imported unit may have elapsed.
+    let now = if generation.is_some() { Timestamp::default() } else { wall_time() };
+    let checks = (api.strictness, now);
+    let mut unit = validated_unit(&name, &sent.file, desired, checks, &snapshot)?;
+    unit.generation = generation.unwrap_or_default();
     let mut after = Snapshot::clone(&snapshot);
     after.put_unit(unit.clone());
     check_start_order(&after, [&name])?;
@@ -218,13 +226,14 @@ fn put_file(
     Ok(Write::File { unit: unit.into(), expect, unchanged: unchanged.is_some() })
 }
 
-/// Returns the generation for a created unit.
-fn generation(entity: &PutUnit) -> Result<Generation, Failure> {
-    let generation = entity.generation.unwrap_or_default();
-    if generation > MAX_GENERATION {
-        return Err(Failure::bad_request(format!("generation {generation} is larger than 2^53")));
+/// Returns the generation for a created unit, which an import gives.
+fn generation(entity: &PutUnit) -> Result<Option<Generation>, Failure> {
+    match entity.generation {
+        Some(generation) if generation > MAX_GENERATION => {
+            Err(Failure::bad_request(format!("generation {generation} is larger than 2^53")))
+        }
+        generation => Ok(generation.map(Generation)),
     }
-    Ok(Generation(generation))
 }
 
 fn nothing_to_create() -> Failure {
@@ -366,14 +375,17 @@ fn file_from_options(options: &[crate::wire::UnitOptionEntity]) -> Result<UnitFi
 
 /// Builds the requested unit and validates it together with the existing units, except for its
 /// `StartAfter=`, which [`check_start_order`] checks once for all written units.
+///
+/// A schedule of a new file must elapse after `now`.
 pub(crate) fn validated_unit(
     name: &UnitName,
     file: &UnitFile,
     desired: Option<TargetState>,
-    strictness: Strictness,
+    (strictness, now): (Strictness, Timestamp),
     known: &Snapshot,
 ) -> Result<Unit, Failure> {
     let requirements = requirements(name, file, strictness)?;
+    check_schedule(name, file, &requirements, now, known)?;
     let desired = desired.unwrap_or(TargetState::Inactive);
     let unit = Unit::new(name.clone(), file.clone(), requirements, desired);
     let cycle = machine_of_cycle(known, &unit).or_else(|| replaces_cycle(known, &unit));
@@ -401,15 +413,25 @@ pub(crate) fn requirements(
     for warning in &parsed.warnings {
         tracing::warn!(unit = %name, "{warning}");
     }
-    let schedule = parsed.requirements.job.as_ref().and_then(|job| job.schedule.as_ref());
-    if let Some(schedule) = schedule.filter(|schedule| zone(schedule).is_none()) {
-        return Err(Failure::bad_request(format!(
-            "Schedule: the time zone {:?} is not known on this machine: write a name such as \
-             Europe/Berlin or UTC, or install the package tzdata",
-            schedule.calendar.zone().unwrap_or_default()
-        )));
-    }
     Ok(parsed.requirements)
+}
+
+/// Refuses a schedule whose time zone this machine does not know. Of a new file, also refuses one
+/// that never elapses after `now`.
+pub(crate) fn check_schedule(
+    name: &UnitName,
+    file: &UnitFile,
+    requirements: &Requirements,
+    now: Timestamp,
+    known: &Snapshot,
+) -> Result<(), Failure> {
+    let schedule = requirements.job.as_ref().and_then(|job| job.schedule.as_ref());
+    let Some(schedule) = schedule else { return Ok(()) };
+    let is_known = known.unit(name.as_str()).is_some_and(|unit| unit.file == *file);
+    let now = if is_known { Timestamp::default() } else { now };
+    let zone = schedule.calendar.time_zone(&TimeZone::UTC, jiff::tz::db()).ok();
+    let zone = zone.as_ref().map(|zone| zone as &dyn Zone);
+    requirements.check_schedule(file, zone, now).map_err(bad_requirements)
 }
 
 fn bad_requirements(errors: RequirementErrors) -> Failure {
