@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fleet_unitfile::calendar::Zone;
 use fleet_unitfile::values::parse_bool;
-use fleet_unitfile::{Span, UnitFile};
+use fleet_unitfile::{OptionView, Span, UnitFile};
 
 use super::parse::SectionReader;
 use super::{
@@ -81,7 +81,7 @@ impl Requirements {
             }
         };
         let option = file.effective("X-Fleet", FleetOption::Schedule.as_str()).next_back();
-        let span = option.map_or(Span { start: 0, end: 0 }, |option| option.value_span());
+        let span = option.map_or(Span { start: 0, end: 0 }, OptionView::value_span);
         let error = RequirementError::new(span, file.location(span.start), Kind::Job { cause });
         RequirementErrors::new(vec![error]).map_or(Ok(()), Err)
     }
