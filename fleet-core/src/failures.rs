@@ -310,7 +310,6 @@ fn run_state(state: &UnitState) -> RunState {
     }
 }
 
-/// Formats the number of failures per machine.
 /// Formats the time of day in UTC. All commands print times in UTC, because the machines may be in
 /// several time zones.
 fn time_of_day(at: Timestamp) -> String {
@@ -318,6 +317,7 @@ fn time_of_day(at: Timestamp) -> String {
     format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
 }
 
+/// Formats the number of failures per machine.
 impl fmt::Display for FailureRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (machine, count)) in self.machines.iter().enumerate() {

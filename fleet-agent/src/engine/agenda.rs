@@ -13,8 +13,8 @@ use super::REPORT_INTERVAL;
 /// Maximum wait for a time of the wall clock, which may be set forward meanwhile.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Maximum number of units without a schedule in one pass. Runs of schedules wait no longer than
-/// for one pass.
+/// Maximum number of units with a schedule, and of others, in one pass. So schedules never wait for
+/// many jobs.
 const MAX_UNITS: usize = 256;
 
 /// Units with a job, a schedule or counted failures that the leader evaluates again.
@@ -27,8 +27,11 @@ pub(super) struct Agenda {
     active: BTreeMap<UnitName, Option<Timestamp>>,
     /// The times in `active`, in order.
     due: BTreeSet<(Timestamp, UnitName)>,
-    /// Units to evaluate in the next pass.
+    /// Units to evaluate in the next passes.
     pending: BTreeSet<UnitName>,
+    /// The last units of the former pass: one with a schedule, and another one. The next pass
+    /// begins after them, so that each unit gets its turn.
+    last: [Option<UnitName>; 2],
     /// The units of the unfinished runs of each schedule.
     runs: BTreeMap<UnitName, Vec<UnitName>>,
     /// The schedule of each unfinished run.
@@ -96,13 +99,20 @@ impl Agenda {
         }
     }
 
-    /// Returns the units of the next pass: all with a schedule, and a limited number of others.
-    pub(super) fn next_units(&self, snapshot: &Snapshot) -> Vec<UnitName> {
-        let has_schedule = |unit: &&UnitName| snapshot.schedule(unit.as_str()).is_some();
-        let (mut units, mut others): (Vec<_>, Vec<_>) = self.pending.iter().partition(has_schedule);
-        others.truncate(MAX_UNITS);
-        units.append(&mut others);
-        units.into_iter().cloned().collect()
+    /// Returns the units of the next pass: a limited number with a schedule, and then of others.
+    pub(super) fn next_units(&mut self, snapshot: &Snapshot) -> Vec<UnitName> {
+        let mut all = Vec::new();
+        for (last, schedules) in self.last.iter_mut().zip([true, false]) {
+            let is_it = |unit: &&UnitName| snapshot.schedule(unit.as_str()).is_some() == schedules;
+            let is_later = |unit: &&UnitName| last.as_ref().is_none_or(|last| *unit > last);
+            let (later, earlier): (Vec<_>, Vec<_>) =
+                self.pending.iter().filter(is_it).partition(is_later);
+            let units = later.into_iter().chain(earlier).take(MAX_UNITS).cloned();
+            let before = all.len();
+            all.extend(units);
+            *last = all[before..].last().cloned();
+        }
+        all
     }
 
     /// Records the result of the evaluation of a unit.
@@ -186,6 +196,8 @@ mod tests {
         agenda.pending.extend(jobs.chain([name("z.service")]));
         let units = agenda.next_units(&snapshot);
         assert_eq!((units[0].as_str(), units.len()), ("z.service", MAX_UNITS + 1));
+        let next = agenda.next_units(&snapshot);
+        assert!(next[1..].iter().all(|unit| !units[1..].contains(unit)), "others have their turn");
     }
 
     #[test]

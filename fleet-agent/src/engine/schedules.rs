@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet_core::schedule::{
-    HistoryEntry, RunId, RunPhase, ScheduleAction, ScheduleRecord, ScheduleRequests,
+    HistoryEntry, RunEnd, RunId, RunPhase, ScheduleAction, ScheduleRecord, ScheduleRequests,
     ScheduleSettings,
 };
 use fleet_core::{Snapshot, TargetState, Timestamp, Unit};
@@ -38,6 +38,13 @@ pub(super) fn decide_schedule(
     };
     let is_on = unit.desired == TargetState::Launched;
     let mut next = match seen {
+        Some(seen) if seen.is_left_over() => {
+            let end = end_runs(name, seen, snapshot, now);
+            if !end.writes.is_empty() {
+                return end;
+            }
+            seen.renewed(settings, now)
+        }
         Some(seen) => seen.clone(),
         None if !is_on => return Decision::none(),
         None => ScheduleRecord::new(settings, now),
@@ -131,8 +138,9 @@ fn removals(
     snapshot: &Snapshot,
 ) -> Vec<UnitWrite> {
     let ended = record.state.history.iter().rev().filter_map(|entry| match entry {
+        // A later unit of that name is another one.
+        HistoryEntry::Run { result: RunEnd::Removed, .. } | HistoryEntry::Omitted { .. } => None,
         HistoryEntry::Run { id, .. } => Some(*id),
-        HistoryEntry::Omitted { .. } => None,
     });
     // A user may have started an ended run again, and its next job is not made yet.
     let has_ended = |unit: &UnitName| {

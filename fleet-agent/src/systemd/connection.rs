@@ -115,7 +115,9 @@ fn on_signal(context: &ManagerContext, message: &Message) -> zbus::Result<bool> 
             let (_, job, unit, result): (u32, OwnedObjectPath, String, String) =
                 body.deserialize()?;
             let is_ours = context.jobs.on_removed(job.as_str(), &unit, &result);
-            if let Some(unit) = context.units.on_job_end(job.as_str(), &unit, is_ours) {
+            let queued = context.units.on_queued_end(&unit, &result);
+            let stopped = context.units.on_job_end(job.as_str(), &unit, is_ours);
+            if let Some(unit) = stopped.or(queued) {
                 context.feed.report(&unit);
             }
         }

@@ -137,6 +137,15 @@ impl ObservedState {
         self.is_inactive() && self.before.as_ref().is_some_and(is_same)
     }
 
+    /// Records the end of the queued start, if there was one: the unit did not run if it is still
+    /// inactive and systemd gives another result than `done`.
+    pub(crate) fn on_queued_end(&mut self, result: &str) {
+        if self.is_queued() && result != "done" {
+            (self.ran, self.result) = (true, Some(result.to_owned()));
+        }
+        self.is_queued = false;
+    }
+
     /// Whether it waits in systemd for a start that an earlier daemon has requested.
     pub(crate) fn is_queued(&self) -> bool {
         self.is_queued && self.state().result.is_none()
@@ -239,6 +248,10 @@ mod tests {
         assert!(observed.is_queued());
         observed.on_states(&states("inactive", "dead"), true);
         assert!(observed.is_queued(), "it has not run yet");
+        let mut refused = observed.clone();
+        refused.on_queued_end("dependency");
+        assert_eq!(refused.state().result.as_deref(), Some("dependency"));
+        assert!(!refused.is_queued());
         observed.on_properties(UNIT, &properties(&[("ActiveState", "activating".into())]));
         assert!(!observed.is_queued());
         observed.on_properties(UNIT, &properties(&[("ActiveState", "inactive".into())]));

@@ -179,6 +179,16 @@ impl UnitTable {
         (stopped && entry.is_launched()).then_some(unit)
     }
 
+    /// Records the end of a start of a unit, by its name in systemd, that an earlier daemon had
+    /// requested. Returns the unit if its state has changed.
+    pub(crate) fn on_queued_end(&self, unit: &str, result: &str) -> Option<UnitName> {
+        let mut state = self.lock();
+        let (unit, entry) = state.named(unit)?;
+        let was_queued = entry.observed.is_queued();
+        entry.observed.on_queued_end(result);
+        was_queued.then_some(unit)
+    }
+
     /// Returns the number of signals of a unit so far.
     pub(crate) fn signals(&self, unit: &UnitName) -> u64 {
         self.lock().units.get(unit).map_or(0, |entry| entry.signals)

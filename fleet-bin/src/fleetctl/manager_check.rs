@@ -7,7 +7,7 @@ use fleet_unitfile::{Severity, UnitFile, UnitName};
 use super::Context;
 use super::colocation::cluster_warnings;
 use crate::ui::error::CliError;
-use crate::ui::findings::{Finding, LOST, schedule_findings};
+use crate::ui::findings::{Finding, LOST};
 use crate::ui::unit_text::SourcePath;
 
 /// Size of the unit files in one request, unless a single file is larger.
@@ -28,13 +28,11 @@ pub(crate) struct CheckedUnit {
 ///
 /// # Errors
 ///
-/// A schedule never elapses again, or every machine that could run one of the units would refuse
-/// its file.
+/// Every machine that could run one of the units would refuse its file.
 pub(crate) async fn check_managers(
     context: &mut Context,
     units: Vec<CheckedUnit>,
 ) -> Result<(), CliError> {
-    check_schedules(context, &units)?;
     for warning in cluster_warnings(&context.session, &units).await? {
         context.progress.note(&warning.to_string());
     }
@@ -68,30 +66,6 @@ pub(crate) async fn check_managers(
         ),
     };
     Err(CliError::failed(error).help("add --no-verify to send the files nevertheless"))
-}
-
-/// Prints the findings in the schedules of the files to send.
-///
-/// # Errors
-///
-/// A schedule never elapses again.
-fn check_schedules(context: &mut Context, units: &[CheckedUnit]) -> Result<(), CliError> {
-    let now = fleet_agent::wall_time();
-    let mut found: Vec<Finding> = Vec::new();
-    for unit in units {
-        let Some(file) = &unit.file else { continue };
-        for finding in schedule_findings(&unit.name, &unit.path, file, now) {
-            // Instances of a template share its file.
-            if !found.contains(&finding) {
-                context.progress.note(&finding.to_string());
-                found.push(finding);
-            }
-        }
-    }
-    match found.iter().any(|finding| finding.severity == Severity::Error) {
-        true => Err(CliError::failed("nothing was sent: a schedule never elapses again")),
-        false => Ok(()),
-    }
 }
 
 /// Splits the units into requests of limited size.

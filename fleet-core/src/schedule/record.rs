@@ -65,10 +65,8 @@ impl ScheduleRecord {
     }
 
     /// Returns the record that remains when the unit of the schedule is destroyed; `None` if the
-    /// schedule has made no run. The leader destroys the units of the runs, then removes the record.
-    ///
-    /// A new unit of the same name may come first. It then continues the record, without the
-    /// requests to the old unit. Elapses before its creation make no runs.
+    /// schedule has made no run. The leader destroys the units of the runs, and then removes the
+    /// record. If there is a new unit of this name by then, the leader [renews](Self::renewed) it.
     #[must_use]
     pub fn after_destroy(&self) -> Option<Self> {
         let mut state = self.state.clone();
@@ -78,6 +76,21 @@ impl ScheduleRecord {
         let rest = Self { event: String::new(), requests, state };
         let has_runs = rest.started_runs().next().is_some();
         has_runs.then_some(rest)
+    }
+
+    /// Whether this is the record of a destroyed schedule: see
+    /// [`after_destroy`](Self::after_destroy).
+    #[must_use]
+    pub fn is_left_over(&self) -> bool {
+        self.event.is_empty()
+    }
+
+    /// Makes the record of a new schedule from one that was left over. Requests to the new unit and
+    /// the numbers of its runs are kept.
+    #[must_use]
+    pub fn renewed(&self, settings: &ScheduleSettings, now: Timestamp) -> Self {
+        let state = ScheduleState { run_now: self.state.run_now, ..ScheduleState::new(now) };
+        Self { event: event_of(settings), requests: self.requests, state }
     }
 
     /// Returns all runs for which a unit was created, latest first. The units of ended runs may

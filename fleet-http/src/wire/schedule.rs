@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::entity::{is_false, is_zero};
+use crate::clock::wall_time;
 
 /// The schedule of a unit, in brief.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -170,7 +171,10 @@ impl<'a> ScheduleView<'a> {
         };
         let next = self.record.filter(|_| state == "on").and_then(|record| {
             let zone = self.settings.calendar.time_zone(&TimeZone::UTC, jiff::tz::db()).ok()?;
-            self.settings.next_elapse(&zone, record.state.decided_until)
+            let decided = record.state.decided_until;
+            // The leader has not handled the end of a pause yet.
+            let after = if record.state.is_paused { decided.max(wall_time()) } else { decided };
+            self.settings.next_elapse(&zone, after)
         });
         ScheduleSummary { next: next.map(Timestamp::as_millis), paused, state: state.to_owned() }
     }

@@ -242,9 +242,9 @@ pub enum ResultChange {
     Progress(UnitName),
 }
 
-/// Recent changes of states, reasons, jobs and schedules, oldest first. When the log exceeds its capacity,
-/// the oldest changes are dropped. A reader that needs a dropped change has to examine the whole
-/// snapshot.
+/// Recent changes of states, reasons, jobs and schedules, oldest first. When the log exceeds its
+/// capacity, the oldest changes are dropped. A reader that needs a dropped change has to examine
+/// the whole snapshot.
 #[derive(Debug)]
 pub(super) struct ResultLog {
     /// Revision after which all changes are kept.

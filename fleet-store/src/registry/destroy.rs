@@ -141,12 +141,11 @@ impl Registry {
         if exactly && seen.machines.is_empty() {
             transaction = transaction.when(self.placements_unchanged_since(seen.last_write));
         }
-        if let Some(record) = snapshot.schedule(name.as_str()) {
+        // Otherwise the leader ends the schedule.
+        if let Some(record) = snapshot.schedule(name.as_str()).filter(|_| exactly) {
             let key = self.key(&Key::Schedule(name.clone()));
-            if exactly {
-                // A run that starts meanwhile would not be in the record that remains.
-                transaction = transaction.when(Condition::value(&key, encode_schedule(record)));
-            }
+            // A run that starts meanwhile would not be in the record that remains.
+            transaction = transaction.when(Condition::value(&key, encode_schedule(record)));
             transaction = match record.after_destroy() {
                 Some(rest) => transaction.put(key, encode_schedule(&rest)),
                 None => transaction.delete(key),
@@ -165,8 +164,8 @@ impl Registry {
             .delete(self.key(&Key::Revisions(name.clone())))
     }
 
-    /// Waits until the mirror has seen the last change of the unit and the last write of
-    /// placements. Returns `false` if that takes too long.
+    /// Waits until the mirror has seen the last change of the unit and its schedule, and the last
+    /// write of placements. Returns `false` if that takes too long.
     async fn wait_for_mirror(
         &self,
         name: &UnitName,
@@ -179,7 +178,9 @@ impl Registry {
         // The last write of placements includes all earlier ones. An earlier unit of this name was
         // destroyed before this one was created.
         let (placed, _) = self.get(&Key::PlacementVersion).await?;
-        let changed = placed.map_or(unit.modified, |placed| placed.modified.max(unit.modified));
+        let (schedule, _) = self.get(&Key::Schedule(name.clone())).await?;
+        let others = placed.into_iter().chain(schedule).map(|entry| entry.modified);
+        let changed = others.fold(unit.modified, Revision::max);
         Ok(matches!(within(MIRROR_TIMEOUT, mirror.wait_for(changed)).await, Some(Ok(_))))
     }
 }

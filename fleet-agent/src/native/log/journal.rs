@@ -1,6 +1,7 @@
 //! Reads the lines of a unit's log, and follows it as it grows. Each line has a cursor, from which
 //! a client can continue.
 
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::{fmt, io};
@@ -188,10 +189,12 @@ impl LogFollower {
         let Some(log) = self.log.upgrade() else {
             return Ok(None);
         };
+        let directory = log.path().parent().map(Path::to_owned);
         let read = tokio::task::spawn_blocking(move || read(&log)).await;
+        // The directory of an unloaded unit is removed before its log.
+        let is_unloaded = || directory.is_some_and(|directory| !directory.exists());
         match read.map_err(io::Error::other)? {
-            // The file of an unloaded unit is removed before its log.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_unloaded() => Ok(None),
             read => read.map(Some),
         }
     }

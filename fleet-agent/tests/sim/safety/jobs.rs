@@ -228,6 +228,12 @@ impl Jobs {
         let (was, is) = (step.before.schedule(unit.as_str()), step.now.schedule(unit.as_str()));
         let mut violations = Vec::new();
         match (was, is) {
+            (Some(was), Some(is)) if was.is_left_over() && !is.is_left_over() => {
+                self.created.remove(unit);
+                if is.state.runs.iter().any(|run| run.phase != RunPhase::Recorded) {
+                    violations.push("new, with started runs".to_owned());
+                }
+            }
             (Some(was), Some(is)) => {
                 let is_destroyed = !step.by_leader && step.now.unit(unit.as_str()).is_none();
                 if is_destroyed && was.after_destroy().as_ref() == Some(&**is) {
@@ -336,8 +342,8 @@ fn is_run_of_destroyed(snapshot: &Snapshot, unit: &UnitName) -> bool {
         |unit: &Arc<Unit>| unit.requirements.job.as_ref().is_some_and(|job| job.schedule.is_some());
     snapshot.schedules().any(|(schedule, record)| {
         let mut names = record.started_runs().map(|run| run.unit_name(schedule));
-        !snapshot.unit(schedule.as_str()).is_some_and(has_schedule)
-            && names.any(|name| name.as_ref() == Ok(unit))
+        let is_over = !snapshot.unit(schedule.as_str()).is_some_and(has_schedule);
+        (is_over || record.is_left_over()) && names.any(|name| name.as_ref() == Ok(unit))
     })
 }
 

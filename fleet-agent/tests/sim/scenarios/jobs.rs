@@ -362,6 +362,42 @@ async fn run_leaves_another_unit_of_its_name_alone() {
     assert_eq!(cluster.active_on("s-manual-1.service"), [0]);
 }
 
+/// Regression: the unit of the user was destroyed with the schedule.
+#[tokio::test(start_paused = true)]
+async fn job_with_the_name_of_a_removed_run_is_kept() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.launch("s.service", "RunOnce=true\nSchedule=*-*-* 00:00").await;
+    let requested = cluster.registry.request_schedule(&name("s.service"), RunNow).await;
+    requested.expect("the schedule is stored");
+    cluster.wait(Duration::from_secs(5)).await;
+    let run = "s-manual-1.service";
+    cluster.destroy(&name(run)).await;
+    cluster.wait(Duration::from_secs(5)).await;
+    cluster.submit(run, "RunOnce=true", SUCCEEDS, TargetState::Launched).await;
+    cluster.wait(Duration::from_secs(5)).await;
+    cluster.destroy(&name("s.service")).await;
+    cluster.wait(Duration::from_secs(5)).await;
+    let now = cluster.history.now();
+    assert!(now.unit(run).is_some() && now.schedules().len() == 0);
+}
+
+/// Regression: the runs of the destroyed schedule went on.
+#[tokio::test(start_paused = true)]
+async fn schedule_that_is_created_again_begins_anew() {
+    let mut cluster = Cluster::start(2).await;
+    let requirement = "RunOnce=true\nSchedule=*:*:0/10\nConcurrencyPolicy=allow";
+    cluster.launch("s.service", requirement).await;
+    cluster.wait(Duration::from_secs(45)).await;
+    cluster.destroy(&name("s.service")).await;
+    cluster.launch("s.service", requirement).await;
+    cluster.wait(Duration::from_secs(15)).await;
+    let now = cluster.history.now();
+    let schedule = now.schedule("s.service").expect("the schedule is stored");
+    assert!(schedule.state.history.is_empty(), "{schedule:?}");
+    let runs = schedule.state.runs.len();
+    assert_eq!((runs <= 2, now.units().count()), (true, runs + 1), "{schedule:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn request_to_run_now_is_handled_between_elapses() {
     let mut cluster = Cluster::start(2).await;

@@ -74,7 +74,6 @@ fn failed_units_stay_until_their_machine_is_lost() {
     assert_ne!(wait_failed(&cluster, "crashes.service", "9"), "m2", "a moved unit must stay");
 }
 
-/// Regression: the command printed "launched" and did nothing.
 #[test]
 #[ignore = "boots machines: run by scripts/test --full"]
 fn unit_that_keeps_failing_on_a_machine_moves() {
@@ -97,6 +96,7 @@ fn unit_that_keeps_failing_on_a_machine_moves() {
     assert!(status.contains("failed 2 times on"), "{status}");
 }
 
+/// Regression: the command printed "launched" and did nothing.
 #[test]
 #[ignore = "boots machines: run by scripts/test --full"]
 fn start_after_a_stop_by_hand_starts_the_unit() {

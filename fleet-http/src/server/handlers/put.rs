@@ -416,8 +416,8 @@ pub(crate) fn requirements(
     Ok(parsed.requirements)
 }
 
-/// Refuses a schedule whose time zone this machine does not know. Of a new file, also refuses one
-/// that never elapses after `now`.
+/// Refuses a schedule whose time zone this machine does not know. Also refuses one that never
+/// elapses after `now`, unless the unit has it already.
 pub(crate) fn check_schedule(
     name: &UnitName,
     file: &UnitFile,
@@ -427,7 +427,9 @@ pub(crate) fn check_schedule(
 ) -> Result<(), Failure> {
     let schedule = requirements.job.as_ref().and_then(|job| job.schedule.as_ref());
     let Some(schedule) = schedule else { return Ok(()) };
-    let is_known = known.unit(name.as_str()).is_some_and(|unit| unit.file == *file);
+    let stored = known.unit(name.as_str()).and_then(|unit| unit.requirements.job.as_ref());
+    let stored = stored.and_then(|job| job.schedule.as_ref());
+    let is_known = stored.is_some_and(|stored| stored.calendar == schedule.calendar);
     let now = if is_known { Timestamp::default() } else { now };
     let zone = schedule.calendar.time_zone(&TimeZone::UTC, jiff::tz::db()).ok();
     let zone = zone.as_ref().map(|zone| zone as &dyn Zone);
