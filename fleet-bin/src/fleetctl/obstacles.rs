@@ -128,7 +128,7 @@ fn cause(text: &str) -> String {
     let mut rules: Vec<String> = rules.map(|words| format!("{}=", words[0])).collect();
     rules.sort();
     match (rules.is_empty(), text.split_once("; ")) {
-        (false, _) => format!(" for a machine that {} permits", rules.join(" and ")),
+        (false, _) => format!(" for a machine ({})", rules.join(", ")),
         (true, Some((clause, _))) => format!(": {clause}"),
         (true, None) => format!(": {text}"),
     }
@@ -191,7 +191,7 @@ mod tests {
             ],
         );
         insta::assert_snapshot!(all, @r"
-        400: waiting for 100 of 100 jobs: 16 in progress, 84 wait for a machine that MaxPerMachine= permits
+        400: waiting for 100 of 100 jobs: 16 in progress, 84 wait for a machine (MaxPerMachine=)
         1700: waiting for 100 of 100 jobs: 30 in progress, 70 wait: no machine is present
         ");
     }
