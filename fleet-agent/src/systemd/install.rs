@@ -112,14 +112,9 @@ pub(crate) async fn uninstall(
     if unit.unit_type() == UnitType::Container {
         return quadlet::uninstall(context, unit);
     }
-    let order = (&[unit.as_str()][..], ONLY_TILL_BOOT);
-    match bus.manager::<_, Vec<LinkChange>>("DisableUnitFiles", &order).await {
-        Ok(changes) => {
-            require_reload_if_loaded(context, bus, &changes).await.map_err(unavailable)?;
-        }
-        Err(CallError::Refused { name, .. }) if name.ends_with(".NoSuchUnit") => {}
-        Err(CallError::Refused { name, .. }) if name.ends_with(".FileNotFound") => {}
-        Err(error) => return Err(unavailable(error)),
+    // This call makes systemd read the links of all units, so only units that need it make it.
+    if may_be_enabled(&context.files.text(unit)) {
+        disable(context, bus, unit).await?;
     }
     // Whatever systemd reports, no link to the removed file may stay.
     let link = context.config.links.join(unit.as_str());
@@ -129,6 +124,25 @@ pub(crate) async fn uninstall(
         }
         _ => Ok(()),
     }
+}
+
+/// Removes the links of an enabled unit.
+async fn disable(context: &ManagerContext, bus: &Bus, unit: &UnitName) -> Result<(), ServiceError> {
+    let order = (&[unit.as_str()][..], ONLY_TILL_BOOT);
+    match bus.manager::<_, Vec<LinkChange>>("DisableUnitFiles", &order).await {
+        Ok(changes) => require_reload_if_loaded(context, bus, &changes).await.map_err(unavailable),
+        Err(CallError::Refused { name, .. }) if name.ends_with(".NoSuchUnit") => Ok(()),
+        Err(CallError::Refused { name, .. }) if name.ends_with(".FileNotFound") => Ok(()),
+        Err(error) => Err(unavailable(error)),
+    }
+}
+
+/// Whether a unit may have other links than the one to its file: its file has an `[Install]`
+/// section, or cannot be read.
+fn may_be_enabled(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).ok();
+    let file = text.and_then(|text| UnitFile::parse(text).ok());
+    file.is_none_or(|file| file.has_section("Install"))
 }
 
 /// Requires a reload if the dependencies of a unit in systemd's memory have changed. Without a
