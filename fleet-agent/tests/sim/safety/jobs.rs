@@ -235,7 +235,7 @@ impl Jobs {
                 }
             }
             (Some(was), Some(is)) => {
-                let is_destroyed = !step.by_leader && step.now.unit(unit.as_str()).is_none();
+                let is_destroyed = step.now.unit(unit.as_str()).is_none();
                 if is_destroyed && was.after_destroy().as_ref() == Some(&**is) {
                     return violations;
                 }
