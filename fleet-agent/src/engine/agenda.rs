@@ -1,5 +1,5 @@
-//! Units that the leader has to look at because of a job, a schedule or counted failures. No
-//! operation here examines all of them, unless a machine has changed.
+//! Units that the leader has to look at because of a job, a schedule or counted failures. A pass
+//! examines all of them only if a machine has changed, or if the mirror does not know the changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -18,8 +18,8 @@ use crate::clock::wait_until;
 /// Wait before a write that the store has refused is tried again.
 const POSTPONED: Duration = Duration::from_secs(10);
 
-/// Wait before a decision is repeated whose write came after another writer's. The change of that
-/// writer usually comes first. It does not if the record in the store is unreadable.
+/// Wait before a decision is repeated whose write was refused because of another write. Usually the
+/// mirror shows the other write earlier, and the wait ends. An unreadable record is never shown.
 const CONFLICT: Duration = Duration::from_secs(1);
 
 /// Number of writes in flight.

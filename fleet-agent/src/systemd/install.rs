@@ -112,7 +112,7 @@ pub(crate) async fn uninstall(
     if unit.unit_type() == UnitType::Container {
         return quadlet::uninstall(context, unit);
     }
-    // This call makes systemd read the links of all units, so only units that need it make it.
+    // This is slow, because systemd reads the links of all units.
     if may_be_enabled(&context.files.text(unit)) {
         disable(context, bus, unit).await?;
     }

@@ -88,7 +88,7 @@ impl ScheduleState {
     fn settle(&mut self, seen: &BTreeMap<RunId, RunStatus>, now: Timestamp) {
         for run in std::mem::take(&mut self.runs) {
             let result = match (seen.get(&run.id), run.phase) {
-                // The unit of this run would have been created together with the next phase.
+                // If the unit were that of this run, the phase would be `Started`.
                 (Some(_), RunPhase::Recorded) => {
                     self.omit_run(run.id, OmissionReason::NameTaken);
                     continue;
