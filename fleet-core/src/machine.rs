@@ -101,6 +101,8 @@ pub struct Machine {
     /// The URL at which other daemons reach the machine's API. It is empty if the API is not
     /// reachable.
     pub api: String,
+    /// The host name; empty if it is not known.
+    pub hostname: String,
     /// The effective metadata. Metadata that was set at run time overrides the metadata of the
     /// configuration.
     pub metadata: Metadata,
@@ -129,6 +131,7 @@ impl Machine {
             metadata: Metadata::new(),
             version: String::new(),
             offers: Resources::ZERO,
+            hostname: String::new(),
             manager: None,
             cordoned: false,
             intent: None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
 use crate::health::Health;
-use crate::{Epoch, Generation, MachineId, Requirements};
+use crate::{Epoch, Generation, MachineId, Requirements, Timestamp};
 
 /// A unit of the cluster.
 ///
@@ -379,6 +379,9 @@ pub struct SystemdState {
     pub active: ActiveState,
     /// The low-level state, which depends on the unit type, for example `running`.
     pub sub: String,
+    /// Time at which the unit entered its active state, in milliseconds since 1970 by the machine's
+    /// clock. `None` if it is not known, or if the unit was never started.
+    pub since: Option<Timestamp>,
     /// The result of the last run in the terms of systemd, such as `success`, `exit-code`,
     /// `signal`, `timeout`, `start-limit-hit` or `resources`. `None` before the first run.
     pub result: Option<String>,
@@ -404,6 +407,7 @@ impl SystemdState {
             load,
             active,
             sub: sub.to_owned(),
+            since: None,
             result: None,
             main_pid: None,
             exit: None,

@@ -1,7 +1,7 @@
 //! Serialised forms of types without their own, for serde's `with`.
 
 use fleet_core::unit::{ExitStatus, LoadState};
-use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState};
+use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState, Timestamp};
 use fleet_unitfile::UnitHash;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,8 @@ pub(super) struct SystemdStateWire {
     #[serde(with = "text")]
     active: ActiveState,
     sub: String,
+    #[serde(default, with = "timestamp", skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
     result: Option<String>,
     main_pid: Option<u32>,
     #[serde(with = "exit")]
@@ -61,6 +63,25 @@ mod text {
         D: Deserializer<'de>,
     {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A time in milliseconds.
+mod timestamp {
+    use fleet_core::Timestamp;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Timestamp>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(Timestamp::as_millis).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Timestamp::from_millis))
     }
 }
 

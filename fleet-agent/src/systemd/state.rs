@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fleet_core::unit::{ExitStatus, LoadState};
-use fleet_core::{ActiveState, SystemdState};
+use fleet_core::{ActiveState, SystemdState, Timestamp};
 use fleet_unitfile::UnitType;
 use zbus::wire::{OwnedVariant, Variant};
 
@@ -20,6 +20,8 @@ pub(crate) struct ObservedState {
     sub: String,
     /// Whether its state has changed since systemd loaded it.
     ran: bool,
+    /// Times of its last changes of the active state.
+    changes: ActiveChanges,
     result: Option<String>,
     main_pid: u32,
     exit: Option<ExitStatus>,
@@ -32,6 +34,43 @@ pub(crate) struct ObservedState {
     /// Whether a start was waiting in systemd's queue when the unit became known, and the unit has
     /// not begun to run since.
     is_queued: bool,
+}
+
+/// Times at which a unit entered and left the active and the inactive state, as systemd's
+/// properties give them: in microseconds since 1970, and zero if it never did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct ActiveChanges {
+    active_enter: u64,
+    active_exit: u64,
+    inactive_enter: u64,
+    inactive_exit: u64,
+}
+
+impl ActiveChanges {
+    /// Stores a property with a timestamp. Ignores other properties.
+    fn set(&mut self, property: &str, at: u64) {
+        match property {
+            "ActiveEnterTimestamp" => self.active_enter = at,
+            "ActiveExitTimestamp" => self.active_exit = at,
+            "InactiveEnterTimestamp" => self.inactive_enter = at,
+            "InactiveExitTimestamp" => self.inactive_exit = at,
+            _ => {}
+        }
+    }
+
+    /// Returns the time since which a unit has been in this state. `systemctl` chooses the same
+    /// property.
+    fn since(&self, state: ActiveState) -> Option<Timestamp> {
+        let at = match state {
+            ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing => {
+                self.active_enter
+            }
+            ActiveState::Inactive | ActiveState::Failed => self.inactive_enter,
+            ActiveState::Activating => self.inactive_exit,
+            ActiveState::Deactivating | ActiveState::Maintenance => self.active_exit,
+        };
+        (at > 0).then(|| Timestamp::from_millis(at / 1000))
+    }
 }
 
 impl ObservedState {
@@ -77,6 +116,7 @@ impl ObservedState {
             (true, "ActiveState", Variant::Str(word)) => self.active = word.to_string(),
             (true, "SubState", Variant::Str(word)) => self.sub = word.to_string(),
             (true, "StateChangeTimestamp", Variant::U64(at)) => self.ran |= *at > 0,
+            (true, name, Variant::U64(at)) => self.changes.set(name, *at),
             (true, "InvocationID", Variant::Array(id)) => {
                 let byte = |value: &Variant<'_>| match value {
                     Variant::U8(byte) => Some(*byte),
@@ -180,6 +220,7 @@ impl ObservedState {
             result: self.result.clone().filter(|_| self.ran && !is_of_before),
             main_pid: Some(self.main_pid).filter(|pid| *pid > 0),
             exit: self.exit.filter(|_| !is_of_before),
+            since: self.changes.since(active).filter(|_| !is_of_before),
             restarts: self.restarts,
             ..SystemdState::new(load, active, sub)
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fleet_agent::Clock as _;
 use fleet_core::Timestamp;
-use fleet_http::wire::{JobAttempt, JobEntity};
+use fleet_http::wire::{JobAttempt, JobEntity, Time};
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::Timespan;
 
@@ -188,7 +188,7 @@ impl<'a> Follower<'a> {
             progress.ended = job.attempts.last().map_or(0, |attempt| attempt.number);
         }
         let has_changed = progress.last != job;
-        let age_of = |begin: u64, polled: Timestamp| match is_first && progress.job.is_attached {
+        let age_of = |begin: Time, polled: Timestamp| match is_first && progress.job.is_attached {
             true => age_by_wall(begin),
             false => now.since(polled),
         };
@@ -385,12 +385,12 @@ fn exit_code(job: &JobEntity) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(failure)
 }
 
-fn age_by_wall(begin: u64) -> Duration {
-    fleet_agent::wall_time().since(Timestamp::from_millis(begin))
+fn age_by_wall(begin: Time) -> Duration {
+    fleet_agent::wall_time().since(begin.timestamp())
 }
 
-fn until_wall(at: u64) -> Duration {
-    Timestamp::from_millis(at).since(fleet_agent::wall_time())
+fn until_wall(at: Time) -> Duration {
+    at.timestamp().since(fleet_agent::wall_time())
 }
 
 #[cfg(test)]

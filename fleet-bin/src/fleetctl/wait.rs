@@ -306,7 +306,7 @@ fn started(state: &wire::UnitStateEntity) -> Verdict {
             restarts: state.restarts,
         }]),
         "active" | "reloading" | "refreshing" => Verdict::Reached,
-        "failed" => failed("failed", state, &outcome(state)),
+        "failed" => failed("failed", state, &state.outcome()),
         // A unit that finished successfully has done its work.
         "inactive" if state.result == "success" => Verdict::Reached,
         "inactive" if is_skipped(state) => {
@@ -318,7 +318,7 @@ fn started(state: &wire::UnitStateEntity) -> Verdict {
         "inactive" if !state.problem.is_empty() => failed("not started", state, ""),
         "activating" if sub == "auto-restart" => {
             let why = match state.problem.as_str() {
-                "" => outcome(state),
+                "" => state.outcome(),
                 problem => problem.to_owned(),
             };
             Verdict::Stuck(format!("{machine} keeps restarting it: {why}"))
@@ -346,15 +346,6 @@ fn ended(state: &wire::UnitStateEntity) -> Verdict {
             Verdict::Pending("it is reloading".to_owned())
         }
         (verdict, _) => verdict,
-    }
-}
-
-/// Describes the end of the unit's last run by its exit status and result, if they are known.
-pub(crate) fn outcome(state: &wire::UnitStateEntity) -> String {
-    match (state.result.as_str(), state.exit.as_str()) {
-        ("", exit) => exit.into(),
-        (result, "") => format!("result {result}"),
-        (result, exit) => format!("{exit}, result {result}"),
     }
 }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::journal::{Journal, JournalReader};
 use fleet_agent::{ServiceError, ServiceManager};
+use fleet_core::MachineId;
 use fleet_core::journal::JournalLine;
 use fleet_core::journal::JournalQuery;
-use fleet_core::{MachineId, Timestamp};
 use fleet_http::Journals;
 use fleet_http::server::{JournalError, JournalStream};
-use fleet_http::wire::StatusDetails;
+use fleet_http::wire::{StatusDetails, Time};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 
@@ -74,8 +74,8 @@ impl Journals for LocalJournals {
             .with_degraded_by(degraded_by)
             .with_ignored_options(ignored_options)
             .with_ignored_sandboxing(ignored_sandboxing)
-            .with_last_elapse(last_elapse.map(Timestamp::as_millis))
-            .with_next_elapse(next_elapse.map(Timestamp::as_millis))
+            .with_last_elapse(last_elapse.map(Time::from))
+            .with_next_elapse(next_elapse.map(Time::from))
             .with_retry_in_milliseconds(retry)
             .with_tracking(tracking);
         Ok((!is_nothing).then_some(shown))

@@ -10,4 +10,5 @@ pub(crate) mod output;
 pub(crate) mod sanitize;
 pub(crate) mod secret;
 pub(crate) mod table;
+pub(crate) mod time;
 pub(crate) mod unit_text;

@@ -16,7 +16,11 @@ fn elapses(cluster: &Cluster, timer: &str) -> Option<(u64, Option<u64>)> {
     let output = cluster.fleetctl(&["status", "-o", "json", timer]);
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
     let machine = &shown[0]["machines"][0];
-    Some((machine["nextElapse"].as_u64()?, machine["lastElapse"].as_u64()))
+    let millis = |elapse: &serde_json::Value| {
+        let time: fleet_http::wire::Time = elapse.as_str()?.parse().ok()?;
+        Some(time.as_millis())
+    };
+    Some((millis(&machine["nextElapse"])?, millis(&machine["lastElapse"])))
 }
 
 #[test]

@@ -11,7 +11,7 @@ use fleet_unitfile::UnitName;
 
 use super::{
     JobView, MachineEntity, NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount,
-    ResourceAmounts, ScheduleView, ServiceManagerEntity, UnitEntity, UnitOptionEntity,
+    ResourceAmounts, ScheduleView, ServiceManagerEntity, Time, UnitEntity, UnitOptionEntity,
     UnitStateEntity,
 };
 
@@ -115,6 +115,7 @@ pub(crate) fn state(state: &fleet_core::UnitState) -> UnitStateEntity {
         problem: state.problem.clone().unwrap_or_default(),
         restarts: systemd.restarts,
         result: systemd.result.clone().unwrap_or_default(),
+        since: systemd.since.map(Time::from),
         systemd_active_state: systemd.active.to_string(),
         systemd_load_state: systemd.load.to_string(),
         systemd_sub_state: systemd.sub.clone(),
@@ -126,6 +127,7 @@ pub(crate) fn machine(machine: &fleet_core::Machine) -> MachineEntity {
     MachineEntity {
         absent_for: None,
         cordoned: machine.cordoned,
+        hostname: machine.hostname.clone(),
         id: machine.id.to_string(),
         intent: machine.intent.map_or("", intent).to_owned(),
         metadata: machine.metadata.clone(),

@@ -7,7 +7,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{JobSummary, ReasonDetail, RebalanceOrder, ScheduleSummary, ServiceManagerEntity};
+use super::{
+    JobSummary, ReasonDetail, RebalanceOrder, ScheduleSummary, ServiceManagerEntity, Time,
+};
 
 /// A unit with its desired and current state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -158,6 +160,10 @@ pub struct UnitStateEntity {
     /// Result of the last run, as in systemd's `Result`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub result: String,
+    /// Time at which the unit entered its active state, by the machine's clock. Absent if it is not
+    /// known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
     /// systemd's `ActiveState`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub systemd_active_state: String,
@@ -167,6 +173,19 @@ pub struct UnitStateEntity {
     /// systemd's `SubState`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub systemd_sub_state: String,
+}
+
+impl UnitStateEntity {
+    /// Returns the end of the last run as a clause, such as `exited with status 3, result
+    /// exit-code`. Empty before the first run.
+    #[must_use]
+    pub fn outcome(&self) -> String {
+        match (self.result.as_str(), self.exit.as_str()) {
+            ("", exit) => exit.into(),
+            (result, "") => format!("result {result}"),
+            (result, exit) => format!("{exit}, result {result}"),
+        }
+    }
 }
 
 /// A page of unit states.
@@ -194,6 +213,9 @@ pub struct MachineEntity {
     /// Whether the machine accepts no new units.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cordoned: bool,
+    /// Host name of the machine.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
     /// The machine's ID.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
@@ -215,6 +237,18 @@ pub struct MachineEntity {
     /// Version of the machine's daemon.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
+}
+
+impl MachineEntity {
+    /// Returns the name of the machine for people: the metadata `name`, or else the host name, or
+    /// else the short ID.
+    #[must_use]
+    pub fn display_name(&self) -> &str {
+        let name = self.metadata.get("name").map_or("", String::as_str);
+        let names = [name, self.hostname.as_str()];
+        let short = self.id.char_indices().nth(8).map_or(&*self.id, |(end, _)| &self.id[..end]);
+        names.into_iter().find(|name| !name.is_empty()).unwrap_or(short)
+    }
 }
 
 /// Amounts of resources that machines offer and units reserve.

@@ -4,11 +4,12 @@ use fleet_core::job::{
     AttemptEnd, AttemptRecord, JobOutcome, JobPhase, JobRecord, JobSettings, JobState,
 };
 use fleet_core::unit::ExitStatus;
-use fleet_core::{MachineId, Snapshot, TargetState, Timestamp, Unit};
+use fleet_core::{MachineId, Snapshot, TargetState, Unit};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
+use super::Time;
 use super::entity::{is_false, is_zero};
 
 /// The job of a unit, in brief.
@@ -47,7 +48,7 @@ pub struct JobPage {
     pub next_page_token: String,
 }
 
-/// A job. Times are in milliseconds since 1970 (UTC), by the clock of the leader.
+/// A job. Times are by the clock of the leader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schema(as = Job)]
@@ -61,7 +62,7 @@ pub struct JobEntity {
     pub count_lost: bool,
     /// Creation of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub created: Option<u64>,
+    pub created: Option<Time>,
     /// Maximum time from the creation to the end, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
@@ -86,10 +87,10 @@ pub struct JobEntity {
     pub retries: u64,
     /// Earliest begin of the next attempt, after one that has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<u64>,
+    pub retry_at: Option<Time>,
     /// Begin of the phase.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<u64>,
+    pub since: Option<Time>,
     /// The state in brief.
     #[serde(flatten)]
     pub summary: JobSummary,
@@ -101,9 +102,9 @@ pub struct JobEntity {
 #[non_exhaustive]
 pub struct JobAttempt {
     /// Begin of the attempt.
-    pub begin: u64,
+    pub begin: Time,
     /// The time at which the leader recorded the end.
-    pub end: u64,
+    pub end: Time,
     /// Exit code of the main process, if it exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
@@ -204,12 +205,12 @@ impl<'a> JobView<'a> {
         };
         JobEntity {
             attempts: state.attempts.iter().map(|it| attempt(it, has_output)).collect(),
-            created: Some(state.created.as_millis()),
+            created: Some(state.created.into()),
             failed: state.failed.into(),
             interrupted: state.interrupted.into(),
             machine_id: current.map_or_else(String::new, |(machine, _)| machine.to_string()),
-            retry_at: settings.and_then(|it| state.retry_at(it)).map(Timestamp::as_millis),
-            since: Some(since.as_millis()),
+            retry_at: settings.and_then(|it| state.retry_at(it)).map(Time::from),
+            since: Some(since.into()),
             ..entity
         }
     }
@@ -272,8 +273,8 @@ fn attempt(record: &AttemptRecord, has_output: bool) -> JobAttempt {
         _ => (None, None),
     };
     JobAttempt {
-        begin: record.begin.as_millis(),
-        end: record.end.as_millis(),
+        begin: record.begin.into(),
+        end: record.end.into(),
         exit_code,
         machine_id: record.machine.to_string(),
         number: record.number.into(),

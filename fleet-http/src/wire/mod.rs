@@ -14,8 +14,10 @@ mod plan;
 mod request;
 mod revision;
 mod rollout;
+mod row;
 mod schedule;
 mod status;
+mod time;
 
 use hyper::header::HeaderName;
 
@@ -34,11 +36,13 @@ pub use plan::{
 pub use request::{BulkRequest, ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
 pub use revision::{UnitRevisionEntity, UnitRevisions};
 pub use rollout::{RolloutCommand, RolloutEntity, RolloutList, RolloutMember, RolloutOptions};
+pub use row::{UnitRow, unit_rows};
 pub use schedule::{
     ScheduleCommand, ScheduleEntity, ScheduleHistoryEntry, SchedulePage, ScheduleRun,
     ScheduleSummary,
 };
 pub use status::{MachineStatus, StatusDetails, UnitStatusReport};
+pub use time::{Time, TimeError};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

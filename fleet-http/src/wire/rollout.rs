@@ -1,13 +1,15 @@
 //! Rollouts: the options of a request, and reports.
 
-use fleet_core::Snapshot;
 use fleet_core::rollout::{
     CountOrPercent, CountOrPercentError, MemberObservation, ObservedState, OnFailure, RolloutId,
     RolloutRecord, RolloutRequest, RolloutStrategy,
 };
+use fleet_core::{Snapshot, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
+
+use super::Time;
 
 /// Options of a rollout. Missing ones have their default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -125,10 +127,9 @@ pub struct RolloutEntity {
     /// The phase: `running`, `paused`, `rolling back`, `completed`, `rolled back`, `stopped` or
     /// `aborted`.
     pub phase: String,
-    /// Time of the request by the clock of the daemon that received it, in milliseconds since 1970
-    /// (UTC). Missing if it is unknown.
+    /// Time of the request by the clock of the daemon that received it. Missing if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub requested_at: Option<u64>,
+    pub requested_at: Option<Time>,
     /// Time for which a member must be healthy before the next batch begins, in milliseconds.
     pub settle_ms: u64,
     /// The phase as a sentence, with its cause and a remedy.
@@ -189,7 +190,7 @@ impl RolloutEntity {
             members: members.collect(),
             min_available: strategy.min_available.to_string(),
             phase: rollout.phase.as_str().to_owned(),
-            requested_at: *requested_at,
+            requested_at: requested_at.map(|millis| Timestamp::from_millis(millis).into()),
             settle_ms: millis(strategy.settle),
             text: rollout.phase.to_string(),
         }

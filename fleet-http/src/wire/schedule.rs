@@ -3,12 +3,13 @@
 use fleet_core::schedule::{
     HistoryEntry, RunId, RunPhase, ScheduleRecord, ScheduleRequest, ScheduleSettings, ScheduledRun,
 };
-use fleet_core::{Generation, Snapshot, TargetState, Timestamp, Unit};
+use fleet_core::{Generation, Snapshot, TargetState, Unit};
 use fleet_unitfile::UnitName;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Time;
 use super::entity::{is_false, is_zero};
 use crate::clock::wall_time;
 
@@ -16,10 +17,9 @@ use crate::clock::wall_time;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScheduleSummary {
-    /// Next elapse, in milliseconds since 1970 (UTC). Missing while the schedule makes no runs by
-    /// itself.
+    /// Next elapse. Missing while the schedule makes no runs by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<u64>,
+    pub next: Option<Time>,
     /// Whether a user has paused the schedule.
     #[serde(skip_serializing_if = "is_false")]
     pub paused: bool,
@@ -39,7 +39,7 @@ pub struct SchedulePage {
     pub schedules: Vec<ScheduleEntity>,
 }
 
-/// A schedule. Times are in milliseconds since 1970 (UTC), by the clock of the leader.
+/// A schedule. Times are by the clock of the leader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schema(as = Schedule)]
@@ -81,7 +81,7 @@ pub struct ScheduleRun {
     /// The phase: `recorded` before its unit exists, `started`, or `stopping` for another run.
     pub phase: String,
     /// The time at which the leader recorded the run.
-    pub recorded: u64,
+    pub recorded: Time,
     /// Name of the run's unit.
     pub unit: String,
 }
@@ -96,13 +96,13 @@ pub struct ScheduleHistoryEntry {
     pub count: u64,
     /// The time at which the leader recorded the end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended: Option<u64>,
+    pub ended: Option<Time>,
     /// Number of the last request among them, if a request is the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manual: Option<u64>,
     /// The time at which the leader recorded the run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recorded: Option<u64>,
+    pub recorded: Option<Time>,
     /// The outcome of the run, or the reason for no run.
     pub result: String,
     /// The entry as one line.
@@ -176,7 +176,7 @@ impl<'a> ScheduleView<'a> {
             let after = if record.state.is_paused { decided.max(wall_time()) } else { decided };
             self.settings.next_elapse(&zone, after)
         });
-        ScheduleSummary { next: next.map(Timestamp::as_millis), paused, state: state.to_owned() }
+        ScheduleSummary { next: next.map(Time::from), paused, state: state.to_owned() }
     }
 
     pub(crate) fn entity(&self) -> ScheduleEntity {
@@ -210,7 +210,7 @@ fn run(run: &ScheduledRun, schedule: &UnitName) -> ScheduleRun {
     ScheduleRun {
         manual: manual(run.id),
         phase: phase.to_owned(),
-        recorded: run.recorded.as_millis(),
+        recorded: run.recorded.into(),
         unit: unit_of(run.id, schedule),
     }
 }
@@ -219,9 +219,9 @@ fn history_entry(entry: &HistoryEntry, schedule: &UnitName) -> ScheduleHistoryEn
     let text = entry.to_string();
     match entry {
         HistoryEntry::Run { id, recorded, ended, result } => ScheduleHistoryEntry {
-            ended: Some(ended.as_millis()),
+            ended: Some((*ended).into()),
             manual: manual(*id),
-            recorded: Some(recorded.as_millis()),
+            recorded: Some((*recorded).into()),
             result: result.to_string(),
             text,
             unit: unit_of(*id, schedule),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{UnitEntity, UnitStateEntity};
+use super::{Time, UnitEntity, UnitStateEntity};
 use crate::setters::setters;
 
 /// Status of a unit on each of its machines.
@@ -49,13 +49,12 @@ pub struct StatusDetails {
     /// Units and conditions that keep the unit degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded_by: Vec<String>,
-    /// Last elapse of a timer, in milliseconds since 1970 by the machine's clock.
+    /// Last elapse of a timer, by the machine's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_elapse: Option<u64>,
-    /// Next elapse of a timer, in milliseconds since 1970 by the machine's clock. Missing if the
-    /// timer is not waiting.
+    pub last_elapse: Option<Time>,
+    /// Next elapse of a timer, by the machine's clock. Missing if the timer is not waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_elapse: Option<u64>,
+    pub next_elapse: Option<Time>,
     /// Options of the unit file that the service manager does not honour, or only in part, with
     /// their lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -75,8 +74,8 @@ pub struct StatusDetails {
 impl StatusDetails {
     setters! {
         optional:
-            with_last_elapse = last_elapse: u64,
-            with_next_elapse = next_elapse: u64,
+            with_last_elapse = last_elapse: Time,
+            with_next_elapse = next_elapse: Time,
             with_retry_in_milliseconds = retry_in_milliseconds: u64;
         text:
             with_tracking = tracking;

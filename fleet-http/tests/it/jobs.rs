@@ -6,7 +6,7 @@ use fleet_core::unit::ExitStatus;
 use fleet_core::{Generation, MachineId, Revision, TargetState, Timestamp};
 use fleet_http::ClientError;
 use fleet_http::client::{JobFilter, UnitUpload, UnitWrites};
-use fleet_http::wire::{JobEntity, RolloutOptions};
+use fleet_http::wire::{JobEntity, RolloutOptions, Time};
 use fleet_store::registry::RecordUpdate;
 use fleet_unitfile::UnitFile;
 
@@ -101,7 +101,7 @@ async fn job_is_shown_from_its_request_to_its_end() {
     })
     .await;
     let pending = get(&server, "backup.service").await;
-    assert_eq!(pending.retry_at, Some(1_012_000));
+    assert_eq!(pending.retry_at.map(Time::as_millis), Some(1_012_000));
     assert_eq!(pending.summary.text, "pending: attempt 1 exited with status 3");
     store_job(&server, "backup.service", |job| {
         job.last_attempt = 2;
@@ -140,7 +140,7 @@ async fn unit_shows_its_job_or_schedule() {
     assert_eq!(response.status, 200, "its job has changed");
     for unit in server.client().units().await.unwrap() {
         let job = unit.job.map(|job| (job.text, job.has_ended, job.hash == unit.hash));
-        let schedule = unit.schedule.map(|it| (it.state, it.next));
+        let schedule = unit.schedule.map(|it| (it.state, it.next.map(Time::as_millis)));
         let (expected_job, expected_schedule) = match unit.name.as_str() {
             "a.service" => (Some(("succeeded".to_owned(), true, true)), None),
             // 2 January 2026, 02:00 UTC.

@@ -22,7 +22,9 @@ use std::borrow::Cow;
 
 use fleet_core::health::Health;
 use fleet_core::unit::ExitStatus;
-use fleet_core::{Epoch, Generation, MachineId, Metadata, SystemdState, TargetState, UnitState};
+use fleet_core::{
+    Epoch, Generation, MachineId, Metadata, SystemdState, TargetState, Timestamp, UnitState,
+};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
@@ -207,6 +209,9 @@ struct WireState<'a> {
     #[serde(borrow)]
     active: Cow<'a, str>,
     sub: String,
+    /// Milliseconds since 1970 (UTC).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,6 +262,7 @@ pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
         load: systemd.load.as_str().into(),
         active: systemd.active.as_str().into(),
         sub: systemd.sub.clone(),
+        since: systemd.since.map(Timestamp::as_millis),
         result: systemd.result.clone(),
         main_pid: systemd.main_pid,
         exit: systemd.exit.map(WireExit::from),
@@ -277,6 +283,7 @@ pub(crate) fn decode_state(
         load: parse(&wire.load, "a load state")?,
         active: parse(&wire.active, "an active state")?,
         sub: wire.sub,
+        since: wire.since.map(Timestamp::from_millis),
         result: wire.result,
         main_pid: wire.main_pid,
         exit: wire.exit.map(ExitStatus::from),

@@ -304,7 +304,8 @@ impl View {
             offers,
             manager,
             cordoned,
-            ..
+            host: hostname,
+            started: _,
         } = self.claims.get(id)?.clone();
         for (key, value) in self.snapshot.dynamic_metadata(id.as_str()).into_iter().flatten() {
             if value.is_empty() {
@@ -315,7 +316,18 @@ impl View {
         }
         let intent = self.intents.get(&id).copied();
         let cordoned = cordoned || intent.is_some();
-        Some(Machine { id, address, api, metadata, version, offers, manager, cordoned, intent })
+        Some(Machine {
+            id,
+            address,
+            api,
+            hostname,
+            metadata,
+            version,
+            offers,
+            manager,
+            cordoned,
+            intent,
+        })
     }
 }
 

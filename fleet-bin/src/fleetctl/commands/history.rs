@@ -6,7 +6,6 @@ use fleet_unitfile::{UnitFile, UnitName};
 use serde::Serialize;
 
 use super::apply;
-use super::status::date;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::{HistoryArgs, RollbackArgs};
 use crate::fleetctl::format::short_hash;
@@ -17,6 +16,7 @@ use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
 use crate::ui::table::{cell, layout};
+use crate::ui::time::date;
 use crate::ui::unit_text::SourcePath;
 
 /// A revision of a unit.
@@ -25,9 +25,9 @@ struct Row {
     unit: String,
     revision: u64,
     hash: String,
-    /// Time of the write, in milliseconds since 1970.
+    /// Time of the write.
     #[serde(skip_serializing_if = "Option::is_none")]
-    written_at: Option<u64>,
+    written_at: Option<wire::Time>,
     /// Whether it is the unit's present file.
     current: bool,
 }

@@ -5,7 +5,6 @@ use fleet_core::schedule::ScheduleRequest;
 use fleet_http::wire::{JobAttempt, JobEntity, ScheduleEntity, ScheduleHistoryEntry, ScheduleRun};
 use fleet_unitfile::UnitName;
 
-use super::status::date;
 use crate::fleet_init::format_duration;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::job::{
@@ -18,6 +17,7 @@ use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
 use crate::ui::sanitize::sanitize_line;
 use crate::ui::table::{cell, layout};
+use crate::ui::time::date;
 
 /// Pause between two polls of a schedule.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -122,7 +122,7 @@ fn attempt_rows(job: &JobEntity) -> Vec<Vec<String>> {
             it.number.to_string(),
             short_machine(&it.machine_id),
             date(Some(it.begin)),
-            format_duration(it.end.saturating_sub(it.begin)),
+            format_duration(it.end.as_millis().saturating_sub(it.begin.as_millis())),
             it.text.clone(),
         ]
     };

@@ -1,173 +1,71 @@
 //! `list-units`: lists the state of each unit on each machine. Units that should be on a machine
 //! but have no reported state are listed too, with the reason.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
-use super::status::date;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::ListArgs;
 use crate::fleetctl::format::{
     Columns, MachineLabels, first_clause, machine_label, short_hash, unknown_for, with_health,
     without_name,
 };
-use crate::fleetctl::wait::outcome;
 use crate::ui::error::CliError;
 use crate::ui::output::Record;
 use crate::ui::table::cell;
+use crate::ui::time::{date, relative};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
-        ("unit", |row, _| row.unit.clone()),
-        ("load", |row, _| cell(Some(row.load.as_str()))),
-        ("machine", |row, full| machine_label(&row.machine, &row.ip, full)),
-        ("active", |row, _| cell(Some(row.active.as_str()))),
-        ("sub", |row, _| cell(Some(with_health(&row.sub, &row.health).as_str()))),
+        ("unit", |row, _| row.unit.unit.clone()),
+        ("load", |row, _| cell(Some(row.unit.load.as_str()))),
+        ("machine", |row, full| machine_label(&row.unit.machine, &row.ip, full)),
+        ("active", |row, _| cell(Some(row.unit.active.as_str()))),
+        ("sub", |row, _| cell(Some(row.sub()))),
         ("hash", |row, full| {
-            cell(Some(if full { row.hash.clone() } else { short_hash(&row.hash) }))
+            let hash = &row.unit.hash;
+            cell(Some(if full { hash.clone() } else { short_hash(hash) }))
         }),
-        ("reason", |row, full| {
-            let reason = without_name(&row.reason, &row.unit);
-            cell(Some(match (full, row.summary.is_empty()) {
-                (true, _) => reason.to_owned(),
-                (false, true) => first_clause(reason),
-                (false, false) => row.summary.clone(),
-            }))
-        }),
+        ("since", |row, full| cell(Some(since(row.unit.since, full)))),
+        ("reason", |row, full| cell(Some(row.reason(full)))),
     ],
     default: &["unit", "machine", "active", "sub"],
 };
 
-/// A unit on a machine, or a unit without a machine.
+/// A row, with labels of its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Row {
-    unit: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    machine: String,
+    #[serde(flatten)]
+    unit: wire::UnitRow,
     #[serde(skip_serializing_if = "String::is_empty")]
     ip: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    load: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    active: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    sub: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    hash: String,
-    /// `starting`, `healthy` or `unhealthy`; empty without a health check.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    health: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    result: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    exit: String,
-    #[serde(rename = "mainPID", skip_serializing_if = "Option::is_none")]
-    main_pid: Option<u32>,
-    restarts: u32,
-    /// Minimum time for which the state has been unknown, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unknown_for: Option<u64>,
-    /// Reason for having no machine, problem on its machine, end of the run that failed, or failure
-    /// of the health check. Preceded by failures that count for `MoveAfterFailures=`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-    /// Short form of a reason for having no machine.
-    #[serde(skip)]
-    summary: String,
 }
 
 impl Record for Row {
     fn name(&self) -> &str {
-        &self.unit
+        &self.unit.unit
     }
 }
 
 impl Row {
-    fn from_state(state: wire::UnitStateEntity, machines: &MachineLabels) -> Self {
-        let has_no_reason = state.problem.is_empty() && state.systemd_active_state == "failed";
-        let reason = match (has_no_reason, state.problem.is_empty()) {
-            (true, _) => outcome(&state),
-            (false, true) => state.health_problem,
-            (false, false) => state.problem,
-        };
-        Self {
-            unit: state.name,
-            ip: machines.address(&state.machine_id).to_owned(),
-            machine: state.machine_id,
-            load: state.systemd_load_state,
-            active: state.systemd_active_state,
-            sub: state.systemd_sub_state,
-            hash: state.hash,
-            health: state.health,
-            result: state.result,
-            exit: state.exit,
-            main_pid: state.main_pid,
-            restarts: state.restarts,
-            unknown_for: None,
-            reason,
-            summary: String::new(),
+    fn sub(&self) -> String {
+        match self.unit.unknown_for {
+            Some(seconds) => unknown_for(seconds),
+            None => with_health(&self.unit.sub, &self.unit.health),
         }
     }
 
-    /// Creates the row of a wanted unit that no machine reports.
-    fn from_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
-        if let Some(row) = Self::from_job_or_schedule(&unit) {
-            return row;
+    fn reason(&self, full: bool) -> String {
+        let row = &self.unit;
+        if let Some(next) = row.next {
+            return format!("next run {}", date(Some(next)));
         }
-        let (reason, summary) = match (unit.problem.as_str(), unit.machine_id.as_str()) {
-            ("", "") => (unit.reason, unit.reason_summary),
-            ("", _) if unit.unknown_for.is_none() => {
-                ("its machine has not reported it yet".into(), String::new())
-            }
-            ("", _) if unit.reason.is_empty() => {
-                ("its machine is not present".into(), String::new())
-            }
-            ("", _) => (unit.reason, unit.reason_summary),
-            (problem, _) => (problem.into(), String::new()),
-        };
-        let active = unit.unknown_for.map_or("", |_| "unknown");
-        Self {
-            active: active.to_owned(),
-            sub: unit.unknown_for.map_or_else(String::new, unknown_for),
-            unknown_for: unit.unknown_for,
-            unit: unit.name,
-            ip: machines.address(&unit.machine_id).to_owned(),
-            machine: unit.machine_id,
-            hash: unit.hash,
-            reason,
-            summary,
-            ..Self::default()
+        let reason = without_name(&row.reason, &row.unit);
+        match (full, row.reason_summary.is_empty()) {
+            (true, _) => reason.to_owned(),
+            (false, true) => first_clause(reason),
+            (false, false) => row.reason_summary.clone(),
         }
-    }
-}
-
-impl Row {
-    /// Creates the row of a job that has ended, or of a schedule.
-    fn from_job_or_schedule(unit: &wire::UnitEntity) -> Option<Self> {
-        let (active, sub, reason) = match (&unit.job, &unit.schedule) {
-            (Some(job), _) if job.has_ended => {
-                let has_failed = matches!(job.phase.as_str(), "failed" | "deadline exceeded");
-                let active = if has_failed { "failed" } else { "inactive" };
-                (active, job.phase.clone(), format!("job {}", job.text))
-            }
-            (None, Some(schedule)) => {
-                let next = schedule.next.map(|next| format!("next run {}", date(Some(next))));
-                ("active", format!("schedule {}", schedule.state), next.unwrap_or_default())
-            }
-            _ => return None,
-        };
-        Some(Self {
-            active: active.to_owned(),
-            sub,
-            reason,
-            unit: unit.name.clone(),
-            hash: unit.hash.clone(),
-            ..Self::default()
-        })
     }
 }
 
@@ -182,39 +80,22 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     context.output.list(&rows, &table)
 }
 
-/// Returns a row for each state, and a row for each wanted unit without a state. The rows are
-/// sorted by unit name.
+/// Formats the time since which a unit has its state: as an age, or in full as a date.
+fn since(time: Option<wire::Time>, full: bool) -> String {
+    match time {
+        Some(time) if !full => relative(time, fleet_agent::wall_time()),
+        time => date(time),
+    }
+}
+
+/// Returns the rows, ordered by unit name.
 fn rows(
     units: Vec<wire::UnitEntity>,
     states: Vec<wire::UnitStateEntity>,
     machines: &MachineLabels,
 ) -> Vec<Row> {
-    let failures: BTreeMap<String, String> = units
-        .iter()
-        .filter(|unit| !unit.failures.is_empty())
-        .map(|unit| (unit.name.clone(), unit.failures.clone()))
-        .collect();
-    let reported: BTreeSet<String> = states.iter().map(|state| state.name.clone()).collect();
-    let missing =
-        units.into_iter().filter(|unit| is_wanted(unit) && !reported.contains(&unit.name));
-    let missing: Vec<_> = missing.map(|unit| Row::from_unit(unit, machines)).collect();
-    let states = states.into_iter().map(|state| Row::from_state(state, machines));
-    let mut rows: Vec<Row> = states.chain(missing).collect();
-    for row in &mut rows {
-        if let Some(failures) = failures.get(&row.unit) {
-            let separator = if row.reason.is_empty() { "" } else { "; " };
-            row.reason = format!("{failures}{separator}{}", row.reason);
-        }
-    }
-    rows.sort_by(|a, b| (&a.unit, &a.machine).cmp(&(&b.unit, &b.machine)));
-    rows
-}
-
-/// Whether the unit should have a state. Broken units and ended jobs are always listed.
-fn is_wanted(unit: &wire::UnitEntity) -> bool {
-    !unit.problem.is_empty()
-        || unit.job.as_ref().is_some_and(|job| job.has_ended)
-        || unit.desired().is_some_and(|desired| desired > TargetState::Inactive)
+    let rows = wire::unit_rows(units, states).into_iter();
+    rows.map(|unit| Row { ip: machines.address(&unit.machine).to_owned(), unit }).collect()
 }
 
 #[cfg(test)]

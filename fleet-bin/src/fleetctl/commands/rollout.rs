@@ -10,7 +10,6 @@ use fleet_core::rollout::{RolloutId, RolloutRequest};
 use fleet_http::wire::{RolloutEntity, RolloutMember, RolloutOptions};
 use fleet_unitfile::UnitName;
 
-use super::status::date;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::WaitArgs;
 use crate::fleetctl::args::rollout::{RolloutArgs, RolloutCommand, RolloutStatusArgs};
@@ -23,6 +22,7 @@ use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
 use crate::ui::table::{cell, layout};
+use crate::ui::time::date;
 
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use fleet_core::Timestamp;
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
@@ -26,6 +27,7 @@ use crate::ui::global_args::Format;
 use crate::ui::output::Record;
 use crate::ui::sanitize::sanitize_line;
 use crate::ui::table::{Colour, clean};
+use crate::ui::time::{date, date_and_age};
 
 /// Time limit for reading the journal on one machine. After this time, a note appears in place of
 /// the journal.
@@ -67,6 +69,9 @@ struct OnMachine {
     load: String,
     active: String,
     sub: String,
+    /// Time at which the unit entered its active state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<wire::Time>,
     /// `starting`, `healthy` or `unhealthy`; empty without a health check.
     #[serde(skip_serializing_if = "String::is_empty")]
     health: String,
@@ -95,10 +100,10 @@ struct OnMachine {
     ignored_sandboxing: Vec<String>,
     /// Next elapse of a timer, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_elapse: Option<u64>,
+    next_elapse: Option<wire::Time>,
     /// Last elapse of a timer, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_elapse: Option<u64>,
+    last_elapse: Option<wire::Time>,
     /// Method by which its processes are tracked.
     #[serde(skip_serializing_if = "String::is_empty")]
     tracking: String,
@@ -152,7 +157,9 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
         if !status.is_active() && exit == Exit::Success {
             exit = Exit::NotActive;
         }
-        context.output.record(&status, &format!("{gap}{}", status.text(colour)))?;
+        context
+            .output
+            .record(&status, &format!("{gap}{}", status.text(colour, fleet_agent::wall_time())))?;
         gap = "\n";
     }
     context.output.finish()?;
@@ -291,7 +298,7 @@ impl Status {
         !self.machines.is_empty() && self.machines.iter().all(is_up)
     }
 
-    fn text(&self, colour: Colour) -> String {
+    fn text(&self, colour: Colour, now: Timestamp) -> String {
         let mut text = self.unit.clone();
         if !self.description.is_empty() {
             let _infallible = write!(text, " - {}", clean(&self.description));
@@ -321,7 +328,7 @@ impl Status {
             if has_journal {
                 text.push('\n');
             }
-            on.write(&mut text, &self.unit, colour);
+            on.write(&mut text, &self.unit, colour, now);
             has_journal = !on.journal.is_empty();
         }
         text.extend(self.job.as_ref().map(|job| attempts(job, self.machines.is_empty())));
@@ -339,6 +346,7 @@ impl OnMachine {
             load: state.systemd_load_state,
             active: state.systemd_active_state,
             sub: state.systemd_sub_state,
+            since: state.since,
             health: state.health,
             health_problem: state.health_problem,
             result: state.result,
@@ -355,13 +363,18 @@ impl OnMachine {
         self.held = held.map(|held| held.reason.clone()).unwrap_or_default();
     }
 
-    fn write(&self, text: &mut String, unit: &str, colour: Colour) {
+    fn write(&self, text: &mut String, unit: &str, colour: Colour, now: Timestamp) {
         line(text, "Machine", &machine_label(&self.machine, &self.ip, false));
         if self.active.is_empty() {
             line(text, "Active", "not reported yet");
         } else {
             line(text, "Loaded", &self.load);
-            line(text, "Active", &format!("{} ({})", colour.state(&self.active), self.sub));
+            let since = match date_and_age(self.since, now) {
+                none if none.is_empty() => none,
+                since => format!(" since {since}"),
+            };
+            let active = format!("{} ({})", colour.state(&self.active), self.sub);
+            line(text, "Active", &format!("{active}{since}"));
         }
         let health = [self.health.as_str(), self.health_problem.as_str()];
         line(text, "Health", &clean(health.join(": ").trim_end_matches(": ")));
@@ -375,8 +388,8 @@ impl OnMachine {
         let retry =
             self.retry_in_milliseconds.map(|millis| format!("in {}", format_duration(millis)));
         line(text, "Retry", &retry.unwrap_or_default());
-        line(text, "Next", &date(self.next_elapse));
-        line(text, "Last", &date(self.last_elapse));
+        line(text, "Next", &date_and_age(self.next_elapse, now));
+        line(text, "Last", &date_and_age(self.last_elapse, now));
         line(text, "Degraded", &clean(&self.degraded_by.join(", ")));
         line(text, "Ignored", &clean(&self.ignored_options.join(", ")));
         line(text, "Tracking", &clean(&self.tracking));
@@ -387,15 +400,6 @@ impl OnMachine {
         }
         self.journal.iter().for_each(|line| text.extend([&*sanitize_line(line), "\n"]));
     }
-}
-
-/// Formats a time in milliseconds since 1970; empty for `None`, and for a time that has no date.
-pub(super) fn date(millis: Option<u64>) -> String {
-    /// The year 10000.
-    const END: u64 = 253_402_300_800_000;
-    let millis = millis.filter(|millis| *millis < END);
-    let time = millis.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
-    time.map(|time| httpdate::HttpDate::from(time).to_string()).unwrap_or_default()
 }
 
 /// Writes a line with a label; nothing for an empty value.

@@ -15,12 +15,12 @@ use fleet_unitfile::{UnitHash, UnitName};
 use super::super::compile::{ignored_options, ignored_sandboxing};
 use super::super::units::SupervisedUnit;
 use super::waiters::hit_start_limit;
-use crate::ManagedUnit;
 use crate::lock::lock;
 use crate::native::log::Log;
 use crate::native::run::adopt::stop_only_definition;
 use crate::native::run::machine::state::{RunState, ServicePhase, to_systemd_state};
 use crate::native::state::unit_directory::RequestedState;
+use crate::{ManagedUnit, wall_time};
 
 /// Published status of all loaded units, shared with frontends. Only the supervisor changes it.
 #[derive(Debug, Clone, Default)]
@@ -47,10 +47,21 @@ impl Statuses {
         lock(&self.0).values().cloned().collect()
     }
 
-    /// Publishes the status of a unit. Returns whether callers can see a change.
-    pub(in super::super) fn publish(&self, status: PublishedStatus) -> bool {
-        let (unit, status) = (status.unit.unit.clone(), Arc::new(status));
-        let before = lock(&self.0).insert(unit, Arc::clone(&status));
+    /// Publishes the status of a unit, with the time since which it has its active state. Returns
+    /// whether callers can see a change.
+    pub(in super::super) fn publish(&self, mut status: PublishedStatus) -> bool {
+        let mut all = lock(&self.0);
+        let before = all.get(&status.unit.unit).cloned();
+        let state = &mut status.unit.state;
+        let same = before.as_ref().map(|before| &before.unit.state);
+        let same = same.filter(|before| before.active == state.active);
+        state.since = match same.and_then(|before| before.since) {
+            _ if *state == SystemdState::loaded() => None,
+            Some(since) => Some(since),
+            None => Some(wall_time()),
+        };
+        let status = Arc::new(status);
+        all.insert(status.unit.unit.clone(), Arc::clone(&status));
         before.is_none_or(|before| before.unit != status.unit)
     }
 

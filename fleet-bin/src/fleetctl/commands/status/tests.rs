@@ -2,6 +2,12 @@
 
 use super::*;
 
+const NOW: Timestamp = Timestamp::from_millis(1_764_210_600_000);
+
+fn time(millis: u64) -> wire::Time {
+    Timestamp::from_millis(millis).into()
+}
+
 fn unit(desired: &str, machine: &str, reason: &str) -> wire::UnitEntity {
     let option = wire::UnitOptionEntity {
         section: "Unit".into(),
@@ -51,7 +57,7 @@ fn failed_unit_shows_result_and_journal() {
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![failed]);
     status.machines[0].journal = vec!["web[7]: no port".into(), "web[7]: bye".into()];
     assert!(!status.is_active());
-    insta::assert_snapshot!(status.text(Colour::Off), @r"
+    insta::assert_snapshot!(status.text(Colour::Off, NOW), @r"
     web.service - The web
           Hash: 0123456
        Desired: launched
@@ -77,7 +83,7 @@ fn unhealthy_unit_shows_the_failed_check() {
     };
     let status = status(&unit("launched", "282f949fc0de", ""), vec![unhealthy]);
     assert!(status.is_active(), "as for systemctl");
-    insta::assert_snapshot!(status.text(Colour::Off), @"
+    insta::assert_snapshot!(status.text(Colour::Off, NOW), @"
     web.service - The web
           Hash: 0123456
        Desired: launched
@@ -93,7 +99,7 @@ fn unhealthy_unit_shows_the_failed_check() {
 fn unplaced_unit_shows_its_reason() {
     let status = status(&unit("launched", "", "no machine is present"), vec![]);
     assert!(!status.is_active());
-    insta::assert_snapshot!(status.text(Colour::Off), @r"
+    insta::assert_snapshot!(status.text(Colour::Off, NOW), @r"
     web.service - The web
           Hash: 0123456
        Desired: launched
@@ -105,7 +111,7 @@ fn unplaced_unit_shows_its_reason() {
 
 #[test]
 fn unreported_unit_is_marked() {
-    insta::assert_snapshot!(status(&unit("loaded", "m1", ""), vec![]).text(Colour::Off), @r"
+    insta::assert_snapshot!(status(&unit("loaded", "m1", ""), vec![]).text(Colour::Off, NOW), @r"
     web.service - The web
           Hash: 0123456
        Desired: loaded
@@ -122,7 +128,7 @@ fn global_unit_is_shown_on_every_machine() {
     let global = wire::UnitEntity { global: true, ..unit("launched", "", "") };
     let status = status(&global, vec![running, state("m2", "active", "running")]);
     assert!(status.is_active());
-    insta::assert_snapshot!(status.text(Colour::Off), @r"
+    insta::assert_snapshot!(status.text(Colour::Off, NOW), @r"
     web.service - The web
           Hash: 0123456
        Desired: launched
@@ -179,7 +185,7 @@ fn service_manager_details_are_shown() {
     machine_status.machine_id = "282f949fc0de".into();
     machine_status.details = Some(particulars);
     status.add_details(&[machine_status]);
-    insta::assert_snapshot!(status.text(Colour::Off), @r"
+    insta::assert_snapshot!(status.text(Colour::Off, NOW), @r"
     web.service - The web
           Hash: 0123456
        Desired: launched
@@ -202,20 +208,33 @@ fn elapses_of_a_timer_are_shown_as_dates() {
     let waits = state("282f949fc0de", "active", "waiting");
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
     let details = wire::StatusDetails::default()
-        .with_next_elapse(1_764_212_400_000)
-        .with_last_elapse(1_764_208_800_000);
+        .with_next_elapse(time(1_764_212_400_000))
+        .with_last_elapse(time(1_764_208_800_000));
     let sent = serde_json::to_string(&details).unwrap();
-    assert_eq!(sent, r#"{"lastElapse":1764208800000,"nextElapse":1764212400000}"#);
+    assert_eq!(
+        sent,
+        r#"{"lastElapse":"2025-11-27T02:00:00.000Z","nextElapse":"2025-11-27T03:00:00.000Z"}"#
+    );
     assert_eq!(serde_json::from_str::<wire::StatusDetails>(&sent).unwrap(), details);
     let mut machine_status = wire::MachineStatus::default();
     machine_status.machine_id = "282f949fc0de".into();
     machine_status.details = Some(details);
     status.add_details(&[machine_status]);
-    let text = status.text(Colour::Off);
-    assert!(text.contains("      Next: Thu, 27 Nov 2025 03:00:00 GMT\n"), "{text}");
-    assert!(text.contains("      Last: Thu, 27 Nov 2025 02:00:00 GMT\n"), "{text}");
+    let text = status.text(Colour::Off, NOW);
+    assert!(text.contains("      Next: Thu 2025-11-27 03:00:00 UTC; in 30min\n"), "{text}");
+    assert!(text.contains("      Last: Thu 2025-11-27 02:00:00 UTC; 30min ago\n"), "{text}");
     let shown = serde_json::to_value(&status.machines[0]).unwrap();
-    assert_eq!(shown["nextElapse"], 1_764_212_400_000_u64);
-    assert_eq!(shown["lastElapse"], 1_764_208_800_000_u64);
-    assert_eq!(date(Some(u64::MAX)), "", "a wrong clock causes no panic");
+    assert_eq!(shown["nextElapse"], "2025-11-27T03:00:00.000Z");
+    assert_eq!(shown["lastElapse"], "2025-11-27T02:00:00.000Z");
+}
+
+#[test]
+fn active_line_shows_since_when() {
+    let runs = wire::UnitStateEntity {
+        since: Some(time(1_764_210_000_000)),
+        ..state("m1", "active", "running")
+    };
+    let text = status(&unit("launched", "m1", ""), vec![runs]).text(Colour::Off, NOW);
+    let expected = "    Active: active (running) since Thu 2025-11-27 02:20:00 UTC; 10min ago\n";
+    assert!(text.contains(expected), "{text}");
 }
