@@ -409,7 +409,7 @@ printf '# the next version\n[Service]\nExecStart=/bin/sleep 1d\n' >"$home/web@.s
 has 'two instances at a time' 'completed: 4 of 4' \
     "$(run apply --at-once 2 --settle 0 web@.service)"
 has 'its size is shown' 'At once: 2' "$(run rollout status web@.service)"
-is 'both versions are kept' 2 "$(fleetctl history web@1.service | tail -n +2 | wc -l | tr -d ' ')"
+is 'both versions are kept' 2 "$(fleetctl revisions web@1.service | tail -n +2 | wc -l | tr -d ' ')"
 printf '[Service]\nExecStart=/bin/false\n' >"$home/web@.service"
 refused apply --settle 0 web@.service
 has 'a failed update is rolled back' 'rolled back: web@1.service failed' "$output"

@@ -359,6 +359,9 @@ impl ChangeSender {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UnitDetails {
+    /// Latest `STATUS=` message of its current run.
+    #[serde(default)]
+    pub status_text: Option<String>,
     /// Time until it is restarted automatically, if it is.
     pub retry_in: Option<Duration>,
     /// Reasons why it is degraded, though it is active.
@@ -383,6 +386,12 @@ pub struct UnitDetails {
 }
 
 impl UnitDetails {
+    /// Sets the latest `STATUS=` message.
+    #[must_use]
+    pub fn with_status_text(self, status_text: impl Into<Option<String>>) -> Self {
+        Self { status_text: status_text.into(), ..self }
+    }
+
     /// Sets the time until the unit is restarted automatically.
     #[must_use]
     pub fn with_retry_in(self, retry_in: impl Into<Option<Duration>>) -> Self {

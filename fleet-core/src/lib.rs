@@ -9,6 +9,7 @@ pub mod failures;
 #[cfg(feature = "graph")]
 pub mod graph;
 pub mod health;
+pub mod history;
 pub mod job;
 pub mod journal;
 pub mod machine;

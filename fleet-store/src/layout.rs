@@ -13,6 +13,7 @@
 //! | `rollouts/<number>` | a rollout, with the state of each member |
 //! | `rollouts/<number>/files` | the unit files of the members before and after the rollout |
 //! | `jobs/<unit>` | the job of a unit: its phase and its last attempts |
+//! | `history/<unit>` | the last events of a unit, and the facts of the last observation |
 //! | `failures/<unit>` | the counted failures of a unit with `MoveAfterFailures=` |
 //! | `schedules/<unit>` | the schedule of a unit: its requests, unfinished runs and history |
 //! | `orders/rebalancing` | the request to rebalance units, and the progress of the rebalancing |
@@ -125,6 +126,8 @@ pub enum Key {
     RolloutFiles(RolloutId),
     /// Job of a unit.
     Job(UnitName),
+    /// History of a unit: its last events.
+    History(UnitName),
     /// Counted failures of a unit.
     Failures(UnitName),
     /// Schedule of a unit.
@@ -192,6 +195,7 @@ impl Layout {
             Key::Rollout(id) => format!("{prefix}rollouts/{id}"),
             Key::RolloutFiles(id) => format!("{prefix}rollouts/{id}/files"),
             Key::Job(unit) => format!("{prefix}jobs/{unit}"),
+            Key::History(unit) => format!("{prefix}history/{unit}"),
             Key::Failures(unit) => format!("{prefix}failures/{unit}"),
             Key::Schedule(unit) => format!("{prefix}schedules/{unit}"),
             Key::Rebalancing => format!("{prefix}orders/rebalancing"),
@@ -205,6 +209,11 @@ impl Layout {
     /// Returns the common prefix of the election keys.
     pub(crate) fn engine(&self) -> String {
         format!("{}engine/", self.prefix)
+    }
+
+    /// Returns the common prefix of the histories of all units.
+    pub(crate) fn histories(&self) -> String {
+        format!("{}history/", self.prefix)
     }
 
     /// Returns the common prefix of all placement keys.
@@ -243,6 +252,7 @@ impl Layout {
                 Some(_) => return None,
             },
             "jobs" => Key::Job(rest.parse().ok()?),
+            "history" => Key::History(rest.parse().ok()?),
             "failures" => Key::Failures(rest.parse().ok()?),
             "schedules" => Key::Schedule(rest.parse().ok()?),
             "orders" if rest == "rebalancing" => Key::Rebalancing,
@@ -283,6 +293,7 @@ mod tests {
             Key::RolloutFiles(RolloutId(12)),
             Key::Job(unit.clone()),
             Key::Schedule(unit.clone()),
+            Key::History(unit.clone()),
             Key::Failures(unit),
             Key::Rebalancing,
             Key::Leader,

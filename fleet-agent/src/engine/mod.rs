@@ -5,6 +5,7 @@ mod absent_machines;
 mod absent_machines_tests;
 mod agenda;
 mod failures;
+mod history;
 mod jobs;
 #[cfg_attr(
     not(feature = "testing"),
@@ -34,6 +35,7 @@ use crate::observer::NoopObserver;
 use crate::watchdog::Heartbeat;
 use crate::{Agent, AgentConfig, Clock, EngineObserver, Shutdown, SystemClock};
 use absent_machines::{AbsentMachines, MirrorStatus};
+use history::Causes;
 use planner::{NextStep, Planner, waits_for_reports};
 
 /// Wait before the next pass if the store could not complete a pass.
@@ -212,7 +214,7 @@ impl Engine {
     }
 
     async fn lead(&self, leadership: Leadership, shutdown: &mut Shutdown) -> TermEnd {
-        let leadership = Arc::new(leadership);
+        let (leadership, causes) = (Arc::new(leadership), Causes::default());
         let mut renewer = LeaseRenewer(tokio::spawn(renew_lease(
             leadership.clone(),
             self.config.ttl,
@@ -224,9 +226,10 @@ impl Engine {
             biased;
             () = shutdown.wait() => TermEnd::Shutdown,
             _ = &mut renewer.0 => TermEnd::Deposed,
-            end = self.run_term(&leadership) => end,
+            end = self.run_term(&leadership, &causes) => end,
             end = self.run_rollouts(&leadership) => end,
             end = self.run_jobs(&leadership) => end,
+            end = self.run_history(&leadership, &causes) => end,
         };
         if let TermEnd::Shutdown = end {
             renewer.end().await;
@@ -238,7 +241,7 @@ impl Engine {
     /// Runs the planning loop of a term: plans whenever something new is to be decided.
     /// Cancel-safe, because a write in progress is atomic and cannot take effect once the term is
     /// over.
-    async fn run_term(&self, leadership: &Leadership) -> TermEnd {
+    async fn run_term(&self, leadership: &Leadership, causes: &Causes) -> TermEnd {
         // A leader must see all decisions of earlier leaders before it decides.
         if self.config.mirror.wait_for(leadership.elected()).await.is_err() {
             return TermEnd::Shutdown;
@@ -248,7 +251,7 @@ impl Engine {
             (Planner::new(), AbsentMachines::new(self.config.presence_ttl));
         loop {
             let (pass, begin) =
-                (self.pass(leadership, &mut planner, &mut absent), self.config.clock.now());
+                (self.pass(leadership, causes, &mut planner, &mut absent), self.config.clock.now());
             let passed = self.heartbeat.busy(pass).await;
             self.observer.on_pass(self.config.clock.now().since(begin), passed.as_ref().err());
             let reason = match passed {
@@ -279,6 +282,7 @@ impl Engine {
     async fn pass(
         &self,
         leadership: &Leadership,
+        causes: &Causes,
         planner: &mut Planner,
         absent: &mut AbsentMachines,
     ) -> Result<WakeReason, RegistryError> {
@@ -329,6 +333,7 @@ impl Engine {
             let written = leadership.commit(&writes).await;
             self.observer.on_steps(&plan.steps, written.is_ok());
             let revision = written?;
+            causes.extend(&plan.steps);
             self.wait_visible(revision).await;
         }
         self.collect_contents().await?;

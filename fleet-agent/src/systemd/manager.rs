@@ -202,11 +202,18 @@ impl ServiceManager for SystemdManager {
 
     async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
         self.context.record(unit)?;
-        if unit.unit_type() != UnitType::Timer {
-            return Ok(UnitDetails::default());
+        match unit.unit_type() {
+            UnitType::Timer => {
+                let bus = self.context.bus()?;
+                refresh::timer_details(&bus, unit).await.map_err(unavailable)
+            }
+            UnitType::Service | UnitType::Container => {
+                let bus = self.context.bus()?;
+                let text = refresh::status_text(&bus, unit).await.map_err(unavailable)?;
+                Ok(UnitDetails::default().with_status_text(text))
+            }
+            _ => Ok(UnitDetails::default()),
         }
-        let bus = self.context.bus()?;
-        refresh::timer_details(&bus, unit).await.map_err(unavailable)
     }
 
     fn changes(&self) -> ChangeReceiver {

@@ -206,6 +206,7 @@ async fn resolve_jobs(context: &ManagerContext, bus: &Bus) -> Result<(), CallErr
     Ok(())
 }
 
+const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const TIMER: &str = "org.freedesktop.systemd1.Timer";
 
 /// Reads when a timer elapses next, and when it last elapsed.
@@ -221,6 +222,12 @@ pub(crate) async fn timer_details(bus: &Bus, unit: &UnitName) -> Result<UnitDeta
     let monotonic = monotonic.map(|at| wall_time().after(at.since(monotonic_time())));
     let next_elapse = monotonic.into_iter().chain(wall).min();
     Ok(UnitDetails::default().with_next_elapse(next_elapse).with_last_elapse(last))
+}
+
+/// Reads the latest `STATUS=` message of a service.
+pub(crate) async fn status_text(bus: &Bus, unit: &UnitName) -> Result<Option<String>, CallError> {
+    let text: String = bus.property(&unit_path(unit), SERVICE, "StatusText").await?;
+    Ok((!text.is_empty()).then_some(text))
 }
 
 /// Converts one of systemd's times, which are in microseconds. Zero and the maximum mean that there

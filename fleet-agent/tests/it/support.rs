@@ -20,6 +20,13 @@ use tokio::task::{AbortHandle, JoinHandle};
 pub(crate) use crate::wait::{DEADLINE, wait_until};
 
 /// Parses a unit name.
+/// Removes the time since which a unit has its state. A restarted daemon knows it less precisely.
+pub(crate) fn undated(unit: ManagedUnit) -> ManagedUnit {
+    let mut unit = unit;
+    unit.state.since = None;
+    unit
+}
+
 pub(crate) fn name(text: &str) -> UnitName {
     text.parse().expect("the name is well formed")
 }

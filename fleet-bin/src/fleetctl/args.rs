@@ -132,11 +132,16 @@ pub(crate) enum Command {
         fleetctl diff units/\n  \
         fleetctl diff web.service@3")]
     Diff(DiffArgs),
-    /// List the earlier files of a unit.
+    /// Show what has happened to a unit, with times and causes.
     #[command(after_help = "Examples:\n  \
         fleetctl history web\n  \
-        fleetctl diff web.service@3")]
+        fleetctl history -o json web")]
     History(HistoryArgs),
+    /// List the earlier files of a unit.
+    #[command(after_help = "Examples:\n  \
+        fleetctl revisions web\n  \
+        fleetctl diff web.service@3")]
+    Revisions(HistoryArgs),
     /// Return a unit to an earlier file.
     ///
     /// The unit keeps its desired state. fleetctl prints the changes before it makes them.

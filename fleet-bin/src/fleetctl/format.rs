@@ -91,13 +91,13 @@ pub(crate) fn first_clause(problem: &str) -> String {
 pub(crate) fn offers(offers: &wire::ResourceAmounts) -> String {
     let wire::ResourceAmounts { cpu, disk, memory } = *offers;
     let cpu = (cpu > 0).then(|| format!("cpu {}", Resource::Cpu.format(cpu)));
-    let memory = (memory > 0).then(|| format!("memory {}", about(memory)));
-    let disk = (disk > 0).then(|| format!("disk {}", about(disk)));
+    let memory = (memory > 0).then(|| format!("memory {}", bytes(memory)));
+    let disk = (disk > 0).then(|| format!("disk {}", bytes(disk)));
     cpu.into_iter().chain(memory).chain(disk).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats bytes in the largest unit that fits, rounded down to one decimal.
-fn about(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(1u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     let Some((unit, suffix)) = units.into_iter().find(|(unit, _)| bytes >= *unit) else {
         return bytes.to_string();

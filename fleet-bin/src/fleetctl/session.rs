@@ -1,6 +1,7 @@
 //! Requests to the cluster, with errors that name the failed action.
 
 pub(super) mod credentials;
+mod history;
 mod jobs;
 pub(super) mod machines;
 mod rollouts;
@@ -106,15 +107,6 @@ impl Session {
     /// Returns a unit; `None` if the cluster does not know it.
     pub(crate) async fn unit(&self, name: &UnitName) -> Result<Option<wire::UnitEntity>, CliError> {
         self.client.unit(name).await.map_err(|error| cannot(format!("look up {name}"), error))
-    }
-
-    /// Returns the revisions of a unit; `None` if the cluster does not know it.
-    pub(crate) async fn revisions(
-        &self,
-        name: &UnitName,
-    ) -> Result<Option<Vec<wire::UnitRevisionEntity>>, CliError> {
-        let revisions = self.client.revisions(name).await;
-        revisions.map_err(|error| cannot(format!("list the revisions of {name}"), error))
     }
 
     /// Looks up a unit that must exist.

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_agent::journal::{Journal, JournalReader};
-use fleet_agent::{ServiceError, ServiceManager};
+use fleet_agent::{HostUsage, ManagedUnit, ResourceUsage, ServiceError, ServiceManager};
 use fleet_core::MachineId;
 use fleet_core::journal::JournalLine;
 use fleet_core::journal::JournalQuery;
 use fleet_http::Journals;
 use fleet_http::server::{JournalError, JournalStream};
-use fleet_http::wire::{StatusDetails, Time};
+use fleet_http::wire::{MachineUsage, StatusDetails, Time, UnitUsage};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 
@@ -55,10 +56,13 @@ impl Journals for LocalJournals {
         machine: &MachineId,
         unit: &UnitName,
     ) -> Result<Option<StatusDetails>, JournalError> {
-        let details = self.machine(machine)?.manager.details(unit).await;
-        let details = details.map_err(|error| failed(machine, error))?;
-        let is_nothing = details == fleet_agent::UnitDetails::default();
+        let manager = &self.machine(machine)?.manager;
+        let read = async { tokio::try_join!(manager.details(unit), manager.get(unit)) };
+        let (details, managed) = read.await.map_err(|error| failed(machine, error))?;
+        let usage = usage_of(managed.into_iter().collect()).await.pop();
+        let is_nothing = details == fleet_agent::UnitDetails::default() && usage.is_none();
         let fleet_agent::UnitDetails {
+            status_text,
             retry_in,
             degraded_by,
             ignored_options,
@@ -77,9 +81,44 @@ impl Journals for LocalJournals {
             .with_last_elapse(last_elapse.map(Time::from))
             .with_next_elapse(next_elapse.map(Time::from))
             .with_retry_in_milliseconds(retry)
-            .with_tracking(tracking);
+            .with_status_text(status_text.unwrap_or_default())
+            .with_tracking(tracking)
+            .with_usage(usage);
         Ok((!is_nothing).then_some(shown))
     }
+
+    async fn usage(&self, machine: &MachineId) -> Result<MachineUsage, JournalError> {
+        let units = self.machine(machine)?.manager.list().await;
+        let units = usage_of(units.map_err(|error| failed(machine, error))?).await;
+        let host = tokio::task::spawn_blocking(HostUsage::read).await.unwrap_or_default();
+        let mut usage = MachineUsage::default();
+        usage.machine_id = machine.to_string();
+        (usage.cpus, usage.cpu_nanoseconds) = (host.cpus, host.cpu.map(nanoseconds));
+        usage.load_average = host.load_average;
+        usage.memory_total = host.memory_total;
+        usage.memory_available = host.memory_available;
+        usage.units = units;
+        Ok(usage)
+    }
+}
+
+/// Reads the resources that units use, as far as they have a main process.
+async fn usage_of(units: Vec<ManagedUnit>) -> Vec<UnitUsage> {
+    let read = move || {
+        let usage = |unit: ManagedUnit| {
+            let ResourceUsage { memory, cpu, tasks, .. } =
+                ResourceUsage::read(&unit.unit, unit.state.main_pid?);
+            let (name, cpu_nanoseconds) = (unit.unit.to_string(), cpu.map(nanoseconds));
+            Some(UnitUsage { cpu_nanoseconds, memory, name, tasks })
+        };
+        units.into_iter().filter_map(usage).collect()
+    };
+    // It panics at most if the runtime ends.
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Returns the next line of a journal and the rest of the journal. If reading fails, the error is

@@ -47,7 +47,7 @@ impl Fleetctl {
 pub(crate) fn command(folder: &Path, endpoint: &str, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
     command.args(line.split(' ').filter(|arg| !arg.is_empty()));
-    command.current_dir(folder).env_clear().env("FLEETCTL_ENDPOINT", endpoint);
+    command.current_dir(folder).env_clear().env("FLEETCTL_ENDPOINT", endpoint).env("TZ", "UTC");
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }

@@ -1,4 +1,4 @@
-//! `history`, `rollback`, and `diff` with a revision.
+//! `revisions`, `rollback`, and `diff` with a revision.
 
 use crate::cluster::Cluster;
 
@@ -13,13 +13,13 @@ async fn rollback_returns_to_an_earlier_file() {
         cluster.write("web.service", &text(seconds));
         cluster.run("apply web").await.ok();
     }
-    let history = cluster.run("history web -o json").await.ok().stdout;
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&history).unwrap();
+    let revisions = cluster.run("revisions web -o json").await.ok().stdout;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&revisions).unwrap();
     let numbers: Vec<_> = rows.iter().map(|row| (&row["revision"], &row["current"])).collect();
     let expected = serde_json::json!([[1, false], [2, false], [3, true]]);
     assert_eq!(serde_json::to_value(numbers).unwrap(), expected);
-    assert!(rows.iter().all(|row| row["written_at"].is_string()), "{history}");
-    let table = cluster.run("history web").await.ok().stdout;
+    assert!(rows.iter().all(|row| row["written_at"].is_string()), "{revisions}");
+    let table = cluster.run("revisions web").await.ok().stdout;
     let columns = table.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
     insta::assert_snapshot!(columns.map(|it| it.join(" ")).collect::<Vec<_>>().join("\n"), @r"
     REVISION HASH
@@ -55,8 +55,8 @@ async fn rollback_returns_to_an_earlier_file() {
     cluster.run(&format!("rollback web --to {}", &hash[..6])).await.ok();
     assert_eq!(cluster.run("cat web").await.stdout, text(1));
     assert_eq!(cluster.desired("web.service").await, "launched");
-    let history = cluster.run("history web").await.stdout;
-    assert!(history.lines().any(|line| line.starts_with("5\t")), "{history}");
+    let revisions = cluster.run("revisions web").await.stdout;
+    assert!(revisions.lines().any(|line| line.starts_with("5\t")), "{revisions}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,13 +118,13 @@ async fn missing_revisions_are_errors() {
     exit 1
     ---
     fleetctl: web.service has no revision "7"
-    help: "fleetctl history web.service" lists the revisions that are kept
+    help: "fleetctl revisions web.service" lists the revisions that are kept
 
     $ diff web.service@7
     exit 1
     ---
     fleetctl: web.service has no revision "7"
-    help: "fleetctl history web.service" lists the revisions that are kept
+    help: "fleetctl revisions web.service" lists the revisions that are kept
 
     $ history none
     exit 1

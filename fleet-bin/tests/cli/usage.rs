@@ -84,7 +84,7 @@ async fn command_line_errors_exit_with_2() {
     ---
     fleetctl: --fields: unknown field "machin"
     help: did you mean machine?
-    help: the fields are unit, load, machine, active, sub, hash, reason
+    help: the fields are unit, load, machine, active, sub, hash, since, reason
     "#);
     let endpoint = alone("--endpoint=unix://var/run/fleet.sock list-units").await;
     let expected = "write three slashes, as in unix:///var/run/fleet.sock";

@@ -11,8 +11,8 @@ use super::query::Query;
 use super::{Client, ClientError, UnitUpload, none_if_not_found, unit_path};
 use crate::client::query;
 use crate::wire::{
-    CheckReport, CheckRequest, DrainReport, MachineEntity, MetadataOp, PlacementExplanation,
-    PlanReport, PlanRequest, PutUnit, RebalanceReport,
+    CheckReport, CheckRequest, DrainReport, MachineEntity, MachineUsage, MetadataOp,
+    PlacementExplanation, PlanReport, PlanRequest, PutUnit, RebalanceReport,
 };
 
 /// Start of the message of a daemon that does not know a resource.
@@ -26,6 +26,17 @@ impl Client {
     /// Returns [`ClientError`] if the request fails.
     pub async fn machine(&self, id: &MachineId) -> Result<Option<MachineEntity>, ClientError> {
         none_if_not_found(self.caller.get(&path(id), &Query::new()).await)
+    }
+
+    /// Returns the resources that a machine and its units use. Returns `None` if the machine is not
+    /// present.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError::Api`] with status 503 if the machine does not respond.
+    pub async fn usage(&self, machine: &MachineId) -> Result<Option<MachineUsage>, ClientError> {
+        let path = format!("{}/usage", machine_path(machine));
+        none_if_not_found(self.caller.get(&path, &Query::new()).await)
     }
 
     /// Cordons a machine, so that the engine places no more units on it. If the machine is being

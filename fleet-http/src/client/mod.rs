@@ -23,8 +23,8 @@ use serde::Serialize;
 use crate::setters::setters;
 use crate::wire::{
     ImportRequest, MachineEntity, MachinePage, MachineStatus, MetadataOp, PutUnit, RestartResponse,
-    StatusDetails, UnitEntity, UnitPage, UnitRevisionEntity, UnitRevisions, UnitStateEntity,
-    UnitStatePage, UnitStatusReport, VersionResponse,
+    StatusDetails, UnitEntity, UnitEventEntity, UnitHistoryEntity, UnitPage, UnitRevisionEntity,
+    UnitRevisions, UnitStateEntity, UnitStatePage, UnitStatusReport, VersionResponse,
 };
 use crate::{ClientTls, Token};
 use call::Caller;
@@ -197,6 +197,22 @@ impl Client {
         let found: Option<UnitRevisions> =
             none_if_not_found(self.caller.get(&path, &Query::new()).await)?;
         Ok(found.map(|found| found.revisions))
+    }
+
+    /// Returns the last events of a unit in the order in which the leader recorded them. Returns
+    /// `None` if the unit does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn history(
+        &self,
+        name: &UnitName,
+    ) -> Result<Option<Vec<UnitEventEntity>>, ClientError> {
+        let path = format!("{}/history", unit_path(name));
+        let found: Option<UnitHistoryEntity> =
+            none_if_not_found(self.caller.get(&path, &Query::new()).await)?;
+        Ok(found.map(|found| found.events))
     }
 
     /// Creates a unit, or replaces the content of an existing unit. The server stores the unit file

@@ -9,6 +9,7 @@
 mod check;
 mod convert;
 mod entity;
+mod history;
 mod job;
 mod plan;
 mod request;
@@ -18,6 +19,7 @@ mod row;
 mod schedule;
 mod status;
 mod time;
+mod usage;
 
 use hyper::header::HeaderName;
 
@@ -27,6 +29,7 @@ pub use entity::{
     ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity, UnitPage, UnitStateEntity,
     UnitStatePage, VersionResponse,
 };
+pub use history::{UnitEventEntity, UnitHistoryEntity};
 pub use job::{JobAttempt, JobEntity, JobPage, JobSummary};
 pub use plan::{
     BulkReport, DrainReport, HeldUnit, MachineLoad, MachineVerdict, NearestRefusal, PendingMove,
@@ -43,6 +46,7 @@ pub use schedule::{
 };
 pub use status::{MachineStatus, StatusDetails, UnitStatusReport};
 pub use time::{Time, TimeError};
+pub use usage::{MachineUsage, UnitUsage};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Time, UnitEntity, UnitStateEntity};
+use super::{Time, UnitEntity, UnitStateEntity, UnitUsage};
 use crate::setters::setters;
 
 /// Status of a unit on each of its machines.
@@ -66,9 +66,15 @@ pub struct StatusDetails {
     /// Time until the next automatic start, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_milliseconds: Option<u64>,
+    /// Latest `STATUS=` message of the current run.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub status_text: String,
     /// Process tracking method, and the reason for a fallback.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tracking: String,
+    /// Resources that the unit uses, while it has a main process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UnitUsage>,
 }
 
 impl StatusDetails {
@@ -76,8 +82,10 @@ impl StatusDetails {
         optional:
             with_last_elapse = last_elapse: Time,
             with_next_elapse = next_elapse: Time,
-            with_retry_in_milliseconds = retry_in_milliseconds: u64;
+            with_retry_in_milliseconds = retry_in_milliseconds: u64,
+            with_usage = usage: UnitUsage;
         text:
+            with_status_text = status_text,
             with_tracking = tracking;
         plain:
             with_degraded_by = degraded_by: Vec<String>,

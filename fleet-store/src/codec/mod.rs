@@ -11,6 +11,7 @@
 //! number.
 
 mod failures;
+mod history;
 mod job;
 mod reason;
 mod record;
@@ -118,6 +119,7 @@ pub(crate) struct LeaderClaim {
 }
 
 pub(crate) use self::failures::{decode_failures, encode_failures};
+pub(crate) use self::history::{decode_history, encode_history};
 pub(crate) use self::job::{decode_job, encode_job};
 pub(crate) use self::revisions::{StoredRevision, decode_revisions, encode_revisions};
 pub(crate) use self::rollout::{

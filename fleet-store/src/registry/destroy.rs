@@ -162,6 +162,7 @@ impl Registry {
         transaction
             .delete(self.key(&Key::Reason(name.clone())))
             .delete(self.key(&Key::Revisions(name.clone())))
+            .delete(self.key(&Key::History(name.clone())))
     }
 
     /// Waits until the mirror has seen the last change of the unit and its schedule, and the last

@@ -12,6 +12,7 @@ mod bulk;
 mod destroy;
 mod error;
 mod group_commit;
+mod history;
 mod jobs;
 mod leadership;
 mod presence;

@@ -1,11 +1,13 @@
 //! Recovery of units after the end of a daemon.
 
-use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
+use std::time::Duration;
+
+use fleet_agent::{ManagedUnit, NativeConfig, NativeManager, ServiceError, ServiceManager};
 use fleet_core::unit::ExitStatus;
 use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitFile;
 
-use crate::support::{Bench, Dead, name, runs, signal, signal_group, wait_until};
+use crate::support::{Bench, Dead, name, runs, signal, signal_group, undated, wait_until};
 
 const FOREVER: &str = "ExecStart=/bin/sleep 1000\n";
 
@@ -26,7 +28,11 @@ async fn running_units_are_adopted_with_their_requested_state() {
     let pid = bench.pid("a.service").await;
     let bench = bench.kill().await.revive().await;
     let after = bench.manager.list().await.expect("the call succeeds");
-    assert_eq!(after, before);
+    let since = |units: &[ManagedUnit]| units[0].state.since.expect("it runs");
+    let earlier = since(&before).since(since(&after)) + since(&after).since(since(&before));
+    assert!(earlier < Duration::from_secs(2), "the start of its process");
+    let undated = |units: &[ManagedUnit]| units.iter().cloned().map(undated).collect::<Vec<_>>();
+    assert_eq!(undated(&after), undated(&before));
     assert_eq!(after[0].known.hash, file.hash());
     assert_eq!((after[0].known.epoch, after[0].known.generation), (Epoch(6), Generation(3)));
     bench.start("a.service").await.expect("it runs already");

@@ -1,6 +1,6 @@
-//! `history` and `rollback`: earlier files of a unit.
+//! `history`: events of a unit. `revisions` and `rollback`: its earlier files.
 
-use fleet_core::TargetState;
+use fleet_core::{TargetState, Timestamp};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::apply;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::{HistoryArgs, RollbackArgs};
-use crate::fleetctl::format::short_hash;
+use crate::fleetctl::format::{MachineLabels, short_hash};
 use crate::fleetctl::local::LocalFile;
 use crate::fleetctl::manifest_diff::UnitDiff;
 use crate::fleetctl::session::{Session, decoded_source};
@@ -16,8 +16,84 @@ use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
 use crate::ui::table::{cell, layout};
-use crate::ui::time::date;
+use crate::ui::time::{date, relative};
 use crate::ui::unit_text::SourcePath;
+
+/// An event of a unit, or the write of one of its files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<wire::Time>,
+    /// Kind of the event, as in the API, or `revision` for the write of a file.
+    event: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    machine: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    from: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cause: String,
+    count: u32,
+    text: String,
+}
+
+impl Record for EventRow {
+    fn name(&self) -> &str {
+        &self.event
+    }
+}
+
+impl From<wire::UnitEventEntity> for EventRow {
+    fn from(entity: wire::UnitEventEntity) -> Self {
+        let wire::UnitEventEntity { at, cause, count, event, from, machine_id, text, .. } = entity;
+        Self { at: Some(at), event, machine: machine_id, from, cause, count, text }
+    }
+}
+
+impl EventRow {
+    fn of_revision(revision: &wire::UnitRevisionEntity) -> Self {
+        Self {
+            at: revision.written_at,
+            event: "revision".to_owned(),
+            machine: String::new(),
+            from: String::new(),
+            cause: String::new(),
+            count: 1,
+            text: format!("file revision {} ({})", revision.number, short_hash(&revision.hash)),
+        }
+    }
+
+    fn cells(&self, machines: &MachineLabels, now: Timestamp) -> Vec<String> {
+        let times = if self.count > 1 { format!(" ({} times)", self.count) } else { String::new() };
+        let age = self.at.map(|at| relative(at, now));
+        vec![
+            cell(Some(date(self.at))),
+            cell(age),
+            machines.label(&self.machine, false),
+            format!("{}{times}", self.text),
+        ]
+    }
+}
+
+/// Runs `history`: prints the events of a unit and the writes of its files, oldest first.
+pub(super) async fn history(context: &mut Context, args: &HistoryArgs) -> Result<(), CliError> {
+    let name = unit_arg(&args.unit)?.name;
+    let session = &context.session;
+    let (events, revisions, machines) = futures_util::try_join!(
+        session.history(&name),
+        session.revisions(&name),
+        session.machines()
+    )?;
+    let Some(events) = events else { return Err(session.unknown(&name).await) };
+    let files = revisions.iter().flatten().map(EventRow::of_revision);
+    let mut rows: Vec<EventRow> = files.chain(events.into_iter().map(EventRow::from)).collect();
+    // Stable: events of one time stay in the order in which they were recorded.
+    rows.sort_by_key(|row| row.at);
+    let (machines, now) = (MachineLabels::new(&machines), fleet_agent::wall_time());
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(&machines, now)).collect();
+    let table = layout(&["time", "age", "machine", "event"], true, &cells);
+    context.output.list(&rows, &table)
+}
 
 /// A revision of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,10 +114,10 @@ impl Record for Row {
     }
 }
 
-/// Runs `history`.
-pub(super) async fn run(context: &mut Context, args: &HistoryArgs) -> Result<(), CliError> {
+/// Runs `revisions`.
+pub(super) async fn revisions(context: &mut Context, args: &HistoryArgs) -> Result<(), CliError> {
     let name = unit_arg(&args.unit)?.name;
-    let revisions = revisions(&context.session, &name).await?;
+    let revisions = kept_revisions(&context.session, &name).await?;
     let current = revisions.last().map(|it| it.number);
     let rows: Vec<Row> = revisions
         .into_iter()
@@ -76,7 +152,7 @@ impl Row {
 pub(super) async fn rollback(context: &mut Context, args: RollbackArgs) -> Result<Exit, CliError> {
     let name = unit_arg(&args.unit)?.name;
     let known = context.session.known_unit(&name).await?;
-    let revisions = revisions(&context.session, &name).await?;
+    let revisions = kept_revisions(&context.session, &name).await?;
     let revision = match &args.to {
         Some(text) => find(&name, &revisions, text)?,
         None => match &revisions[..] {
@@ -103,7 +179,7 @@ pub(super) async fn named_revision(
     arg: &str,
 ) -> Result<Option<(UnitName, UnitFile)>, CliError> {
     let Some((name, text)) = split_revision(arg) else { return Ok(None) };
-    let revisions = revisions(session, &name).await?;
+    let revisions = kept_revisions(session, &name).await?;
     let file = file_of(&name, find(&name, &revisions, text)?)?;
     Ok(Some((name, file)))
 }
@@ -115,7 +191,7 @@ fn split_revision(arg: &str) -> Option<(UnitName, &str)> {
     (!revision.contains('.')).then(|| Some((name.parse().ok()?, revision))).flatten()
 }
 
-async fn revisions(
+async fn kept_revisions(
     session: &Session,
     name: &UnitName,
 ) -> Result<Vec<wire::UnitRevisionEntity>, CliError> {
@@ -135,7 +211,7 @@ fn find<'a>(
     let by_hash = || revisions.iter().rev().find(|it| text.len() >= 4 && it.hash.starts_with(text));
     by_number.or_else(by_hash).ok_or_else(|| {
         CliError::failed(format!("{name} has no revision {text:?}"))
-            .help(format!("\"fleetctl history {name}\" lists the revisions that are kept"))
+            .help(format!("\"fleetctl revisions {name}\" lists the revisions that are kept"))
     })
 }
 

@@ -257,13 +257,13 @@ mod tests {
         {
           "unit": "web.service",
           "machine": "fd1d3e94beef",
-          "ip": "10.0.0.1",
           "load": "loaded",
           "active": "failed",
           "sub": "running",
           "hash": "0123456789abcdef",
           "restarts": 0,
-          "reason": "ExecStart is missing"
+          "reason": "ExecStart is missing",
+          "ip": "10.0.0.1"
         }
         "#);
     }

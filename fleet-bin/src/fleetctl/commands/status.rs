@@ -16,7 +16,7 @@ use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::StatusArgs;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{
-    MachineLabels, machine_label, short_hash, unknown_for, without_name,
+    MachineLabels, bytes, machine_label, short_hash, unknown_for, without_name,
 };
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
@@ -104,6 +104,18 @@ struct OnMachine {
     /// Last elapse of a timer, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_elapse: Option<wire::Time>,
+    /// Latest `STATUS=` message of the current run.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    status_text: String,
+    /// Memory in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<u64>,
+    /// CPU time since the start of the unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_nanoseconds: Option<u64>,
+    /// Number of processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<u64>,
     /// Method by which its processes are tracked.
     #[serde(skip_serializing_if = "String::is_empty")]
     tracking: String,
@@ -287,6 +299,10 @@ impl Status {
             (on.degraded_by, on.tracking) = (details.degraded_by, details.tracking);
             on.ignored_options = details.ignored_options;
             on.ignored_sandboxing = details.ignored_sandboxing;
+            on.status_text = details.status_text;
+            let usage = details.usage.unwrap_or_default();
+            (on.memory, on.tasks) = (usage.memory, usage.tasks);
+            on.cpu_nanoseconds = usage.cpu_nanoseconds;
         }
     }
 
@@ -382,6 +398,11 @@ impl OnMachine {
         line(text, "Exit", &self.exit);
         let main_pid = self.main_pid.map(|pid| pid.to_string());
         line(text, "Main PID", &main_pid.unwrap_or_default());
+        line(text, "Status", &clean(&self.status_text));
+        line(text, "Tasks", &self.tasks.map(|tasks| tasks.to_string()).unwrap_or_default());
+        line(text, "Memory", &self.memory.map(bytes).unwrap_or_default());
+        let cpu = self.cpu_nanoseconds.map(|nanos| format_duration(nanos / 1_000_000));
+        line(text, "CPU", &cpu.unwrap_or_default());
         if self.restarts > 0 {
             line(text, "Restarts", &self.restarts.to_string());
         }

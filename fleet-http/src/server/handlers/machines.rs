@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot};
 use fleet_store::registry::MetadataChange;
@@ -15,8 +16,10 @@ use super::listings::MachineFilter;
 use super::openapi::{self as path, DryRun, DryRunResult, Failures, Page};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
+use crate::server::stream::journal::open_failure;
+use crate::server::stream::journal_source::machine_usage;
 use crate::wire;
-use crate::wire::{MachineEntity, MachinePage, MetadataOp, decode_patch};
+use crate::wire::{MachineEntity, MachinePage, MachineUsage, MetadataOp, decode_patch};
 
 /// List machines.
 ///
@@ -97,6 +100,31 @@ pub(crate) async fn get(
     Name(id): Name,
 ) -> Result<Json<MachineEntity>, Failure> {
     Ok(Json(wire::machine(present_machine(&*api.view()?, &id)?)))
+}
+
+/// Get the resources that a machine and its units use.
+///
+/// Reads them on the machine. Waits at most three seconds for its daemon.
+#[utoipa::path(
+    get,
+    path = "/machines/{id}/usage",
+    operation_id = "getUsage",
+    tag = "machines",
+    params(path::Machine),
+    responses(
+        (status = 200, body = MachineUsage, description = "Resources in use"),
+        Failures,
+    ),
+)]
+pub(crate) async fn usage(
+    State(api): State<SharedApi>,
+    Name(id): Name,
+    request: Parts,
+) -> Result<Json<MachineUsage>, Failure> {
+    let snapshot = api.view()?;
+    let machine = &present_machine(&snapshot, &id)?.id;
+    let usage = machine_usage(&api, machine, &request).await;
+    Ok(Json(usage.map_err(|error| open_failure(&snapshot, error))?))
 }
 
 /// Change the metadata of machines.

@@ -28,6 +28,7 @@ use crate::server::handlers::listings::MachineFilter;
 use crate::server::handlers::openapi::{self as path, Failures};
 use crate::server::net::connection::{Shutdown, closed};
 use crate::wire;
+use crate::wire::MachineUsage;
 use crate::wire::{CURSORS, StatusDetails, TIMESTAMPS};
 
 /// Maximum number of machines from which one request can read journals.
@@ -232,7 +233,7 @@ pub(crate) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
     }
 }
 
-fn open_failure(snapshot: &Snapshot, error: JournalError) -> Failure {
+pub(crate) fn open_failure(snapshot: &Snapshot, error: JournalError) -> Failure {
     if let JournalError::NotLocal { machine } = &error
         && let Err(absent) = present_machine(snapshot, machine.as_str())
     {
@@ -279,6 +280,16 @@ pub trait Journals: Send + Sync {
     ) -> Result<Option<StatusDetails>, JournalError> {
         let _ = (machine, unit);
         Ok(None)
+    }
+
+    /// Returns the resources that `machine` and its units use. The default implementation knows no
+    /// machine.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    async fn usage(&self, machine: &MachineId) -> Result<MachineUsage, JournalError> {
+        Err(JournalError::NotLocal { machine: machine.clone() })
     }
 }
 

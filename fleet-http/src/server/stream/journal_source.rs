@@ -19,7 +19,7 @@ use crate::clock::wall_time;
 use crate::cursors::{Cursors, REQUEST_MARGIN};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
-use crate::wire::{PROXIED, StatusDetails};
+use crate::wire::{MachineUsage, PROXIED, StatusDetails};
 use crate::{Client, ClientError, Credentials};
 
 /// Time limit for a machine's response, and for its existing lines.
@@ -198,9 +198,7 @@ impl JournalSource {
     }
 
     fn url(&self, machine: &MachineId) -> Option<String> {
-        let snapshot: &Snapshot = &self.api.mirror.snapshot();
-        let known = snapshot.machine(machine.as_str())?;
-        Some(known.api.clone()).filter(|url| !url.is_empty())
+        url_of(&self.api, machine)
     }
 
     /// Opens the journal at the machine's own daemon.
@@ -232,6 +230,36 @@ impl JournalSource {
             Err(error) => Err(remote_error(machine, error)),
         }
     }
+}
+
+/// Returns the resources in use on a machine: from its daemon, unless this daemon is that one, or
+/// another daemon forwarded the request.
+pub(crate) async fn machine_usage(
+    api: &SharedApi,
+    machine: &MachineId,
+    request: &Parts,
+) -> Result<MachineUsage, JournalError> {
+    let read = async {
+        match api.journals.usage(machine).await {
+            Err(error @ JournalError::NotLocal { .. })
+                if !request.headers.contains_key(PROXIED) =>
+            {
+                let url = url_of(api, machine).ok_or(error)?;
+                let client = api.peers.client(&url).map_err(|it| unreachable(machine, it))?;
+                let usage = client.usage(machine).await.map_err(|it| remote_error(machine, it))?;
+                usage.ok_or_else(|| unreachable(machine, "its daemon has another machine"))
+            }
+            usage => usage,
+        }
+    };
+    timeout(MACHINE_TIMEOUT, read).await.unwrap_or_else(|_| Err(timed_out(machine)))
+}
+
+/// Returns the URL of a machine's daemon; `None` if it has none.
+fn url_of(api: &SharedApi, machine: &MachineId) -> Option<String> {
+    let snapshot: &Snapshot = &api.mirror.snapshot();
+    let known = snapshot.machine(machine.as_str())?;
+    Some(known.api.clone()).filter(|url| !url.is_empty())
 }
 
 /// Returns the maximum age of lines for a request at the time `now`. The API has no absolute times,

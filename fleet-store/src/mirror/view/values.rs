@@ -59,7 +59,7 @@ impl View {
                 self.leader = claim.map_or(Leader::Unknown, |claim| Leader::Machine(claim.machine));
             }
             Key::PlacementVersion => self.placements.note_last_write(Some(modified)),
-            Key::Term | Key::Revisions(_) | Key::RolloutFiles(_) => {}
+            Key::Term | Key::Revisions(_) | Key::History(_) | Key::RolloutFiles(_) => {}
         }
     }
 
@@ -118,7 +118,11 @@ impl View {
             }
             Key::Leader => self.leader = Leader::None,
             Key::PlacementVersion => self.placements.note_last_write(None),
-            Key::Term | Key::Lineage | Key::Revisions(_) | Key::RolloutFiles(_) => {}
+            Key::Term
+            | Key::Lineage
+            | Key::Revisions(_)
+            | Key::History(_)
+            | Key::RolloutFiles(_) => {}
         }
     }
 

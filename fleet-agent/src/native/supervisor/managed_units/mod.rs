@@ -409,7 +409,9 @@ impl ManagedUnits {
         let loaded = self.loaded_units.get(&name);
         let ignored_options = loaded.map(LoadedUnit::ignored_options);
         let ignored_sandboxing = loaded.map(LoadedUnit::ignored_sandboxing);
+        let status = self.statuses.get(unit);
         Ok(UnitDetails::default()
+            .with_status_text(status.and_then(|status| status.text.clone()))
             .with_retry_in(retry)
             .with_degraded_by(degraded_by)
             .with_ignored_options(ignored_options.unwrap_or_default())

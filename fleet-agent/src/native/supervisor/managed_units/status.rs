@@ -20,6 +20,7 @@ use crate::native::log::Log;
 use crate::native::run::adopt::stop_only_definition;
 use crate::native::run::machine::state::{RunState, ServicePhase, to_systemd_state};
 use crate::native::state::unit_directory::RequestedState;
+use crate::usage::process_start;
 use crate::{ManagedUnit, wall_time};
 
 /// Published status of all loaded units, shared with frontends. Only the supervisor changes it.
@@ -53,12 +54,12 @@ impl Statuses {
         let mut all = lock(&self.0);
         let before = all.get(&status.unit.unit).cloned();
         let state = &mut status.unit.state;
-        let same = before.as_ref().map(|before| &before.unit.state);
-        let same = same.filter(|before| before.active == state.active);
-        state.since = match same.and_then(|before| before.since) {
+        state.since = match before.as_ref().map(|before| &before.unit.state) {
             _ if *state == SystemdState::loaded() => None,
-            Some(since) => Some(since),
-            None => Some(wall_time()),
+            Some(before) if is_same_run(before.active, state.active) => before.since,
+            Some(_) => Some(wall_time()),
+            // An earlier daemon has started it.
+            None => state.main_pid.and_then(process_start),
         };
         let status = Arc::new(status);
         all.insert(status.unit.unit.clone(), Arc::clone(&status));
@@ -68,6 +69,12 @@ impl Statuses {
     pub(in super::super) fn remove(&self, unit: &UnitName) {
         lock(&self.0).remove(unit);
     }
+}
+
+/// Whether a unit that changes between these states stays up, or does not change at all.
+fn is_same_run(before: ActiveState, after: ActiveState) -> bool {
+    let is_up = |state| matches!(state, ActiveState::Active | ActiveState::Reloading);
+    before == after || is_up(before) && is_up(after)
 }
 
 /// Returns the status of a unit to publish. `waits_for` is why it waits for an external unit.
