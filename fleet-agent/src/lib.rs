@@ -24,7 +24,7 @@ mod sleep;
 mod stop_deadline;
 #[cfg(feature = "systemd")]
 mod systemd;
-mod usage;
+pub mod usage;
 pub mod watchdog;
 
 #[cfg(feature = "testing")]
@@ -48,7 +48,6 @@ pub use service_manager::{
 pub use shutdown::{Shutdown, ShutdownTrigger};
 #[cfg(feature = "systemd")]
 pub use systemd::{SystemdConfig, SystemdManager, SystemdScope};
-pub use usage::{HostUsage, ResourceUsage};
 
 /// Compiles and runs the examples of the crate's README.
 #[cfg(doctest)]

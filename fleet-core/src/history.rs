@@ -1,8 +1,8 @@
 //! History of a unit: events with their times and causes.
 //!
-//! The leader stores a [`UnitHistory`] per unit. [`UnitHistory::observe`] compares the unit with the
-//! facts of the last observation, and appends an event for each difference. The number of events is
-//! bounded, and repeated events share one entry.
+//! The leader stores a [`UnitHistory`] per unit. [`UnitHistory::observe`] compares the unit with
+//! the facts of the last observation, and appends an event for each difference. The number of
+//! events is bounded, and repeated events share one entry.
 
 use std::collections::BTreeMap;
 use std::fmt;

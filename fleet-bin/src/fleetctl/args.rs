@@ -10,6 +10,7 @@ pub(super) mod ranges;
 pub(super) mod rollout;
 pub(super) mod spelling;
 pub(super) mod subcommands;
+pub(crate) mod when;
 
 use std::path::PathBuf;
 

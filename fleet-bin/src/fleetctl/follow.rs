@@ -260,7 +260,7 @@ impl<'a> Follower<'a> {
             return;
         };
         for line in lines {
-            self.context.progress.note(&format!("  | {line}"));
+            self.context.progress.note(&format!("  | {}", line.text));
         }
     }
 

@@ -321,12 +321,12 @@ impl Session {
         name: &UnitName,
         machine: Option<String>,
         lines: u32,
-    ) -> Result<Vec<String>, CliError> {
+    ) -> Result<Vec<wire::LogLine>, CliError> {
         let options = JournalOptions::default().with_lines(lines).with_machine(machine);
-        let mut journal = self.journal(name, &options).await?;
+        let mut journal = self.dated_journal(name, &options).await?;
         let mut read = Vec::new();
-        while let Some(line) = next_line(&mut journal, name).await? {
-            read.push(line);
+        while let Some(line) = next_dated(&mut journal, name).await? {
+            read.push(line.into());
         }
         Ok(read)
     }

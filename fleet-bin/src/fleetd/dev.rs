@@ -87,8 +87,18 @@ async fn launch_units(
     let settled = summary::wait_settled(&running.mirror, earlier);
     let _late = tokio::time::timeout(SETTLE_TIMEOUT, settled).await.is_err();
     say(&summary::units(&running.mirror.snapshot()));
-    say(&summary::next_steps(&running.mirror.snapshot(), endpoints));
+    say(&summary::next_steps(&running.mirror.snapshot(), endpoints, is_found(endpoints)));
     Ok(())
+}
+
+/// Whether fleetctl finds the cluster without an endpoint: at the default socket of a development
+/// cluster, unless this host has a daemon.
+fn is_found(endpoints: &[ListenAddress]) -> bool {
+    let directory = global_args::default(&|name| std::env::var_os(name));
+    let socket =
+        directory.and_then(|it| it.canonicalize().ok()).map(|it| it.join(global_args::SOCKET));
+    let socket = socket.map(ListenAddress::Unix);
+    !Path::new("/run/fleet.sock").exists() && endpoints.iter().any(|it| Some(it) == socket.as_ref())
 }
 
 fn wiring(
@@ -134,7 +144,7 @@ fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetu
     let machine = MachineRecord {
         address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         metadata,
-        ..machine::base_record(identity::stored_id(&directory)?)
+        ..machine::base_record(identity::stored_id_or(&directory, &name)?)
     };
     let machine = machine::with_share(machine, machines, data_dir);
     let (token, runtime_dir) = (identity::token(&directory)?, directory.clone());

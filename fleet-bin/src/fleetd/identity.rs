@@ -44,6 +44,16 @@ pub(crate) fn stored_id(directory: &Path) -> Result<MachineId, StartError> {
     })
 }
 
+/// Returns the machine ID stored in `directory`, or stores this one.
+pub(crate) fn stored_id_or(directory: &Path, fallback: &str) -> Result<MachineId, StartError> {
+    let path = directory.join("machine-id");
+    if read(&path)?.is_none() {
+        let written = write_atomic(&path, format!("{fallback}\n").as_bytes(), true);
+        written.context(|| format!("cannot write {}", path.display()))?;
+    }
+    stored_id(directory)
+}
+
 /// Returns the token stored in `directory`, and creates it if necessary.
 ///
 /// The token distinguishes this daemon from others with the same machine ID. A restarted daemon has
@@ -130,6 +140,10 @@ mod tests {
         let id = stored_id(dir.path()).unwrap();
         assert_eq!(id.as_str().len(), 32);
         assert_eq!(stored_id(dir.path()).unwrap(), id);
+        assert_eq!(stored_id_or(dir.path(), "dev-1").unwrap(), id);
+        let other = tempfile::tempdir().unwrap();
+        assert_eq!(stored_id_or(other.path(), "dev-1").unwrap().as_str(), "dev-1");
+        assert_eq!(stored_id(other.path()).unwrap().as_str(), "dev-1");
         assert_eq!(token(dir.path()).unwrap(), token(dir.path()).unwrap());
     }
 

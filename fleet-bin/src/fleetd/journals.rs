@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_agent::journal::{Journal, JournalReader};
-use fleet_agent::{HostUsage, ManagedUnit, ResourceUsage, ServiceError, ServiceManager};
+use fleet_agent::usage::{HostUsage, ResourceUsage};
+use fleet_agent::{ManagedUnit, ServiceError, ServiceManager};
 use fleet_core::MachineId;
 use fleet_core::journal::JournalLine;
 use fleet_core::journal::JournalQuery;

@@ -106,10 +106,15 @@ pub(crate) fn units(snapshot: &Snapshot) -> String {
         for state in snapshot.states_of(name) {
             let systemd = &state.systemd;
             let (machine, sub) = (state.machine.short(), &systemd.sub);
-            let mut what = format!("{} ({sub}) on {machine}", systemd.active);
-            if let Some(problem) = &state.problem {
-                what = format!("{what}: {problem}");
-            }
+            // The first report of a unit is from before its start.
+            let is_new = unit.desired == TargetState::Launched
+                && systemd.active == ActiveState::Inactive
+                && systemd.result.is_none();
+            let what = match &state.problem {
+                Some(problem) => format!("{} ({sub}) on {machine}: {problem}", systemd.active),
+                None if is_new => format!("starting on {machine}"),
+                None => format!("{} ({sub}) on {machine}", systemd.active),
+            };
             line(&mut text, name, &what);
         }
     }
@@ -122,14 +127,20 @@ fn line(text: &mut String, unit: &str, what: &str) {
 }
 
 /// Formats commands to try next. They contain real paths and names, so they can be pasted into a
-/// shell unchanged.
-pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[ListenAddress]) -> String {
+/// shell unchanged. `is_found` is whether fleetctl finds the cluster by itself.
+pub(crate) fn next_steps(
+    snapshot: &Snapshot,
+    endpoints: &[ListenAddress],
+    is_found: bool,
+) -> String {
     let beside = std::env::current_exe().ok().map(|path| path.with_file_name("fleetctl"));
     let program = beside.filter(|path| path.exists());
     let fleetctl = program.map_or("fleetctl".to_owned(), |path| path.display().to_string());
     let endpoint = endpoints.first().map(ToString::to_string).unwrap_or_default();
     let mut text = "In another terminal:\n".to_owned();
-    step(&mut text, &["export", &format!("FLEETCTL_ENDPOINT={endpoint}")]);
+    if !is_found {
+        step(&mut text, &["export", &format!("FLEETCTL_ENDPOINT={endpoint}")]);
+    }
     step(&mut text, &[&fleetctl, "list-units"]);
     match example_unit(snapshot) {
         Some(unit) => {

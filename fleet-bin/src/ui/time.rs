@@ -11,7 +11,7 @@ pub(crate) fn date(time: Option<Time>) -> String {
     time.map(|time| format_in(time, local_zone())).unwrap_or_default()
 }
 
-/// Formats a time and its age, such as `Wed 2026-11-25 10:00:00 UTC; 3min 4s ago`. Empty for `None`.
+/// Formats a time and its age, such as `Wed 2026-11-25 10:00:00 UTC; 3min ago`; empty for `None`.
 pub(crate) fn date_and_age(time: Option<Time>, now: Timestamp) -> String {
     time.map(|time| format!("{}; {}", date(Some(time)), relative(time, now))).unwrap_or_default()
 }
@@ -23,6 +23,11 @@ pub(crate) fn relative(time: Time, now: Timestamp) -> String {
         true => format!("in {}", span(time.since(now))),
         false => format!("{} ago", span(now.since(time))),
     }
+}
+
+/// Formats the time of a line of a log, in local time, followed by a space. Empty for `None`.
+pub(crate) fn log_time(time: Option<Time>) -> String {
+    time.map(|time| local(time, "%b %d %H:%M:%S ", local_zone())).unwrap_or_default()
 }
 
 /// Formats a duration in its largest unit of time, such as `3min`, rounded down.
@@ -37,9 +42,13 @@ pub(crate) fn span(duration: Duration) -> String {
 }
 
 fn format_in(time: Time, zone: TimeZone) -> String {
+    local(time, "%a %Y-%m-%d %H:%M:%S %Z", zone)
+}
+
+fn local(time: Time, format: &str, zone: TimeZone) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
-    time.to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
+    time.to_zoned(zone).strftime(format).to_string()
 }
 
 /// Returns the local time zone; UTC in unit tests, so that their output is the same everywhere.
@@ -62,6 +71,7 @@ mod tests {
         let zone = TimeZone::fixed(jiff::tz::offset(9));
         assert_eq!(format_in(time, zone), "Thu 2025-11-27 11:00:00 +09");
         assert_eq!(date(None), "");
+        assert_eq!(log_time(Some(time)), "Nov 27 02:00:00 ");
         assert_eq!(date(Some(at(u64::MAX))), "Thu 9999-12-30 22:00:00 UTC");
     }
 

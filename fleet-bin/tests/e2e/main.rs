@@ -9,6 +9,7 @@ mod dev;
 mod etcd;
 mod fleet_init;
 mod health;
+mod history;
 mod jobs;
 mod lineage;
 mod metrics;

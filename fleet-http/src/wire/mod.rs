@@ -44,7 +44,7 @@ pub use schedule::{
     ScheduleCommand, ScheduleEntity, ScheduleHistoryEntry, SchedulePage, ScheduleRun,
     ScheduleSummary,
 };
-pub use status::{MachineStatus, StatusDetails, UnitStatusReport};
+pub use status::{LogLine, MachineStatus, StatusDetails, UnitStatusReport};
 pub use time::{Time, TimeError};
 pub use usage::{MachineUsage, UnitUsage};
 

@@ -1,5 +1,6 @@
 //! Status of units, with journal lines and details of their service managers.
 
+use fleet_core::journal::JournalLine;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,7 +27,7 @@ pub struct UnitStatusReport {
 pub struct MachineStatus {
     /// Last lines of the journal, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lines: Vec<String>,
+    pub lines: Vec<LogLine>,
     /// The machine's ID.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
@@ -39,6 +40,23 @@ pub struct MachineStatus {
     /// State that the machine reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<UnitStateEntity>,
+}
+
+/// A line of a journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct LogLine {
+    /// Time at which the line was written, by the machine's clock, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+    /// The line, without its newline.
+    pub text: String,
+}
+
+impl From<JournalLine> for LogLine {
+    fn from(line: JournalLine) -> Self {
+        Self { at: line.at.map(Time::from), text: line.text }
+    }
 }
 
 /// Details of a unit that its service manager provides beyond the state.

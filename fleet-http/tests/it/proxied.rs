@@ -120,7 +120,8 @@ async fn remote_journal_is_read_from_its_daemon() {
     let status = first.client().status(&name("a.service"), Some(1)).await.unwrap().unwrap();
     assert_eq!(status.unit.name, "a.service");
     let [on] = &status.machines[..] else { panic!("not on exactly one machine: {status:?}") };
-    assert_eq!((on.machine_id.as_str(), &on.lines[..]), ("m2", &["1 of m2".to_owned()][..]));
+    let lines: Vec<&str> = on.lines.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!((on.machine_id.as_str(), &lines[..]), ("m2", &["1 of m2"][..]));
     assert_eq!(on.journal_error, "");
     let details = on.details.clone().expect("no details");
     assert_eq!((details.tracking.as_str(), details.retry_in_milliseconds), ("by m2", Some(7)));

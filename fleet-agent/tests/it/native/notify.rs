@@ -360,3 +360,14 @@ async fn service_ignoring_all_signals_is_killed() {
     assert_eq!((state.sub.as_str(), state.exit), ("failed", Some(ExitStatus::Signal(10))));
     bench.clean_up().await;
 }
+
+#[tokio::test]
+async fn details_have_the_status_text() {
+    let bench = Bench::new().await;
+    let service = format!("Type=notify\n{}", does("say READY=1,STATUS=at work|sleep"));
+    bench.load("a.service", &service).await;
+    bench.start("a.service").await.expect("it is ready");
+    let details = bench.manager.details(&name("a.service")).await.expect("it is loaded");
+    assert_eq!(details.status_text.as_deref(), Some("at work"));
+    bench.clean_up().await;
+}

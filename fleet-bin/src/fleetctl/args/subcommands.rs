@@ -8,9 +8,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use fleet_core::TargetState;
 use fleet_core::rebalancing::RebalanceLimits;
 use fleet_http::client::JournalOptions;
-use fleet_unitfile::values::{Timespan, parse_timespan};
 
 use crate::fleetctl::args::rollout::RolloutArgs;
+use crate::fleetctl::args::when::When;
 use crate::fleetctl::args::{VerificationArgs, WaitArgs, WaitUntilArgs};
 
 /// Unit files, and the desired state of their units.
@@ -259,13 +259,16 @@ pub(crate) struct LogsArgs {
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = number(0..=JournalOptions::MAX_LINES))]
     pub(crate) lines: Option<u32>,
-    /// Print only lines of the last SPAN, such as 10min or "1h 30min".
-    #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
-    pub(crate) since: Option<Timespan>,
+    /// Print only lines written since TIME: 10min, "2h ago", today, "2026-11-25 10:00".
+    #[arg(short = 'S', long, value_name = "TIME")]
+    pub(crate) since: Option<When>,
+    /// Print only lines written until TIME.
+    #[arg(short = 'U', long, value_name = "TIME", conflicts_with = "follow")]
+    pub(crate) until: Option<When>,
     /// Print new lines as they are written, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print lines unchanged: without a unit or machine in front, and with control characters.
+    /// Print lines unchanged: without time, unit and machine, and with control characters.
     #[arg(long)]
     pub(crate) raw: bool,
     /// Print lines of this machine only; a prefix of its ID is enough.
@@ -312,13 +315,16 @@ pub(crate) struct JournalArgs {
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = number(0..=JournalOptions::MAX_LINES))]
     pub(crate) lines: Option<u32>,
-    /// Print only lines of the last SPAN, such as 10min or "1h 30min".
-    #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
-    pub(crate) since: Option<Timespan>,
+    /// Print only lines written since TIME: 10min, "2h ago", today, "2026-11-25 10:00".
+    #[arg(short = 'S', long, value_name = "TIME")]
+    pub(crate) since: Option<When>,
+    /// Print only lines written until TIME.
+    #[arg(short = 'U', long, value_name = "TIME", conflicts_with = "follow")]
+    pub(crate) until: Option<When>,
     /// Print new lines as they are written, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print lines unchanged, with control characters; without it, they become escapes.
+    /// Print lines unchanged: without their time, and with control characters.
     #[arg(long)]
     pub(crate) raw: bool,
     /// Print lines of this machine only; a prefix of its ID is enough.

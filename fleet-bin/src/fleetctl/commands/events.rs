@@ -7,7 +7,7 @@ use std::time::Duration;
 use fleet_agent::Clock as _;
 use fleet_http::client::{EventOptions, Events};
 use fleet_http::wire;
-use fleet_http::wire::ClusterEvent;
+use fleet_http::wire::{ClusterEvent, Time};
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -19,6 +19,7 @@ use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
+use crate::ui::time::log_time;
 
 /// Number of attempts to reconnect, and the pause between them.
 const TRIES: u32 = 30;
@@ -31,6 +32,8 @@ const ID_DELAY: Duration = Duration::from_millis(50);
 /// An event, with the id to resume from.
 #[derive(Debug, Serialize)]
 struct EventRecord<'a> {
+    /// Time at which the event was received.
+    at: Time,
     event: &'static str,
     /// Argument for `--since` to resume without a gap and with few repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,8 +124,9 @@ fn print(context: &mut Context, event: &ClusterEvent, id: Option<&str>) -> Resul
         ClusterEvent::Rebalance(it) => rebalance = Some(&**it),
         _ => {}
     }
-    let record = EventRecord { event: event.kind(), id, unit, state, machine, rebalance };
-    context.output.record(&record, &format!("{}\n", text(event)))
+    let at = Time::from(fleet_agent::wall_time());
+    let record = EventRecord { at, event: event.kind(), id, unit, state, machine, rebalance };
+    context.output.record(&record, &format!("{}{}\n", log_time(Some(at)), text(event)))
 }
 
 fn text(event: &ClusterEvent) -> String {

@@ -1,12 +1,14 @@
 //! `logs` and `journal`: print the journals of units from all their machines.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::ready;
 use std::time::Duration;
 
+use fleet_core::Timestamp;
 use fleet_core::journal::JournalLine;
 use fleet_http::client::{JournalLines, JournalOptions};
 use fleet_http::merge::{Interrupted, merge_journals};
+use fleet_http::wire::Time;
 use fleet_unitfile::UnitName;
 use futures_util::stream;
 use futures_util::stream::{BoxStream, StreamExt as _};
@@ -14,14 +16,16 @@ use serde::Serialize;
 
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::{JournalArgs, LogsArgs};
+use crate::fleetctl::args::when::When;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::short_machine;
 use crate::fleetctl::select::{DesiredFilter, select};
-use crate::fleetctl::session::{Session, next_dated, next_line};
+use crate::fleetctl::session::{Session, next_dated};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
+use crate::ui::time::log_time;
 
 /// Most journals to read, each over its own connection.
 const MAX_JOURNALS: usize = 256;
@@ -39,10 +43,13 @@ struct JournalKey {
     machine: String,
 }
 
-/// A journal line with its origin.
+/// A journal line with its time and origin.
 #[derive(Debug, Serialize)]
 struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Time>,
     unit: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     machine: String,
     line: String,
 }
@@ -61,9 +68,8 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     }
     let (keys, unknown) = journal_keys(context, args).await?;
     let label = if args.raw { Label::Nothing } else { Label::new(&keys) };
-    let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
-    let options =
-        JournalOptions::default().with_lines(lines).with_since(args.since).with_follow(args.follow);
+    let selection = Selection::new(args.lines, args.since, args.until);
+    let options = selection.options(args.follow);
     let mut missing = FailedJournals { prints_at_once: args.follow, errors: Vec::new() };
     unknown.into_iter().for_each(|error| missing.add(context, error));
     let mut journals = Vec::new();
@@ -77,17 +83,86 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
         true => as_they_come(journals),
         false => in_order(journals),
     };
+    let mut last = LastLines::new(selection);
     while let Some((key, next)) = all.next().await {
         match next {
-            Ok(JournalLine { text, .. }) => {
-                let (label, line) = (label.text(&key), Line::new(key, text));
-                context.output.journal_line(&label, &line.line, args.raw, &line)?;
+            Ok(line) => {
+                let label = label.text(&key);
+                if let Some((label, line)) = last.add((label, Line::new(key, line))) {
+                    print(context, &label, &line, args.raw)?;
+                }
             }
             Err(error) => missing.add(context, error),
         }
     }
+    for (label, line) in last.lines {
+        print(context, &label, &line, args.raw)?;
+    }
     context.output.finish()?;
     CliError::combined(missing.errors)
+}
+
+fn print(context: &mut Context, label: &str, line: &Line, raw: bool) -> Result<(), CliError> {
+    let label = format!("{}{label}", log_time(line.at));
+    context.output.journal_line(&label, &line.line, raw, line)
+}
+
+/// Selection of lines by their number and time.
+#[derive(Debug, Clone, Copy)]
+struct Selection {
+    lines: Option<u32>,
+    since: Option<When>,
+    until: Option<Timestamp>,
+}
+
+impl Selection {
+    /// Without a number of lines, selects the last ten, or all of the given time.
+    fn new(lines: Option<u32>, since: Option<When>, until: Option<When>) -> Self {
+        let has_time = since.is_some() || until.is_some();
+        let lines = lines.or_else(|| (!has_time).then_some(10));
+        let until = until.map(|until| until.time(fleet_agent::wall_time()));
+        Self { lines, since, until }
+    }
+
+    /// Returns the lines to request. The daemon does not know an end, so all lines before it are
+    /// read.
+    fn options(self, follow: bool) -> JournalOptions {
+        let since = self.since.map(|since| since.age(fleet_agent::wall_time()));
+        let is_bounded = self.until.is_some() && since.is_none();
+        let lines = match (self.until, is_bounded) {
+            (None, _) => self.lines,
+            (Some(_), true) => Some(JournalOptions::MAX_LINES),
+            (Some(_), false) => None,
+        };
+        JournalOptions::default().with_lines(lines).with_since(since).with_follow(follow)
+    }
+}
+
+/// The last lines before the end of a selection, in order.
+struct LastLines {
+    selection: Selection,
+    lines: VecDeque<(String, Line)>,
+}
+
+impl LastLines {
+    fn new(selection: Selection) -> Self {
+        Self { selection, lines: VecDeque::new() }
+    }
+
+    /// Adds the next line. Returns it at once, unless only the last lines are selected. A line
+    /// without a time counts as early enough.
+    fn add(&mut self, line: (String, Line)) -> Option<(String, Line)> {
+        let Some(until) = self.selection.until else { return Some(line) };
+        if line.1.at.is_some_and(|at| at.timestamp() > until) {
+            return None;
+        }
+        let Some(most) = self.selection.lines else { return Some(line) };
+        self.lines.push_back(line);
+        if self.lines.len() > most as usize {
+            self.lines.pop_front();
+        }
+        None
+    }
 }
 
 /// Errors of journals that could not be read. With `--follow`, each error is also printed
@@ -233,8 +308,9 @@ fn read(unit: UnitName, journal: JournalLines) -> Lines {
 }
 
 impl Line {
-    fn new(key: JournalKey, line: String) -> Self {
-        Self { unit: key.unit.to_string(), machine: key.machine, line }
+    fn new(key: JournalKey, line: JournalLine) -> Self {
+        let (at, line) = (line.at.map(Time::from), line.text);
+        Self { at, unit: key.unit.to_string(), machine: key.machine, line }
     }
 }
 
@@ -268,19 +344,6 @@ impl Label {
     }
 }
 
-/// One line of a journal.
-#[derive(Debug, Serialize)]
-struct JournalRow {
-    unit: String,
-    line: String,
-}
-
-impl Record for JournalRow {
-    fn name(&self) -> &str {
-        &self.unit
-    }
-}
-
 /// Runs the command. Prints the lines as they arrive; Ctrl-C ends the program.
 ///
 /// If the unit is on several machines, the daemon merges their journals and prefixes each line with
@@ -295,17 +358,18 @@ pub(super) async fn journal(context: &mut Context, args: &JournalArgs) -> Result
         Some(start) => Some(context.session.machine_named(start).await?.id),
         None => None,
     };
-    // With `--since`, all lines of that time are printed.
-    let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
-    let options = JournalOptions::default()
-        .with_lines(lines)
-        .with_since(args.since)
-        .with_follow(args.follow)
-        .with_machine(machine);
-    let mut journal = context.session.journal(&name, &options).await?;
-    while let Some(line) = next_line(&mut journal, &name).await? {
-        let line = JournalRow { unit: name.to_string(), line };
-        context.output.journal_line("", &line.line, args.raw, &line)?;
+    let selection = Selection::new(args.lines, args.since, args.until);
+    let options = selection.options(args.follow).with_machine(machine.clone());
+    let mut journal = context.session.dated_journal(&name, &options).await?;
+    let key = JournalKey { unit: name.clone(), machine: machine.unwrap_or_default() };
+    let mut last = LastLines::new(selection);
+    while let Some(line) = next_dated(&mut journal, &name).await? {
+        if let Some((_, line)) = last.add((String::new(), Line::new(key.clone(), line))) {
+            print(context, "", &line, args.raw)?;
+        }
+    }
+    for (_, line) in last.lines {
+        print(context, "", &line, args.raw)?;
     }
     context.output.finish()
 }

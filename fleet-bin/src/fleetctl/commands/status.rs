@@ -27,7 +27,7 @@ use crate::ui::global_args::Format;
 use crate::ui::output::Record;
 use crate::ui::sanitize::sanitize_line;
 use crate::ui::table::{Colour, clean};
-use crate::ui::time::{date, date_and_age};
+use crate::ui::time::{date, date_and_age, log_time};
 
 /// Time limit for reading the journal on one machine. After this time, a note appears in place of
 /// the journal.
@@ -122,7 +122,7 @@ struct OnMachine {
     /// Reason for staying on a machine that is drained.
     #[serde(skip_serializing_if = "String::is_empty")]
     held: String,
-    journal: Vec<String>,
+    journal: Vec<wire::LogLine>,
 }
 
 impl Record for Status {
@@ -241,20 +241,25 @@ async fn add_journals(
     let read = async |on: &OnMachine| {
         if let Some(details) = details.iter().find(|details| details.machine_id == on.machine) {
             let missing = Some(&details.journal_error).filter(|missing| !missing.is_empty());
-            let missing = missing.map(|missing| format!("({missing})"));
+            let missing = missing.map(note);
             return details.lines.iter().cloned().chain(missing).collect();
         }
         let read = context.session.last_lines(name, Some(on.machine.clone()), lines);
         match tokio::time::timeout(JOURNAL_TIMEOUT, read).await {
             Ok(Ok(lines)) => lines,
-            Ok(Err(error)) => vec![format!("({})", error.nearest_cause())],
-            Err(_elapsed) => vec!["(the journal could not be read in time)".to_owned()],
+            Ok(Err(error)) => vec![note(error.nearest_cause())],
+            Err(_elapsed) => vec![note("the journal could not be read in time")],
         }
     };
     let journals = buffered(status.machines.iter().map(read)).await;
     for (on, journal) in status.machines.iter_mut().zip(journals) {
         on.journal = journal;
     }
+}
+
+/// Returns a line in place of a journal that cannot be read.
+fn note(text: impl std::fmt::Display) -> wire::LogLine {
+    wire::LogLine { at: None, text: format!("({text})") }
 }
 
 impl Status {
@@ -419,7 +424,9 @@ impl OnMachine {
         if !self.journal.is_empty() {
             text.push('\n');
         }
-        self.journal.iter().for_each(|line| text.extend([&*sanitize_line(line), "\n"]));
+        for line in &self.journal {
+            let _infallible = writeln!(text, "{}{}", log_time(line.at), sanitize_line(&line.text));
+        }
     }
 }
 

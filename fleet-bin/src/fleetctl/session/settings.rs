@@ -1,7 +1,7 @@
 //! Settings from the command line and the environment, validated and with defaults.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -13,8 +13,8 @@ use crate::ui::error::CliError;
 use crate::ui::global_args;
 use crate::ui::global_args::{Format, GlobalArgs, V1Args};
 
-/// Default endpoint of a daemon.
-const DEFAULT_ENDPOINT: &str = "unix:///run/fleet.sock";
+/// Default socket of a daemon.
+const DEFAULT_SOCKET: &str = "/run/fleet.sock";
 
 /// Default time limit of a wait. systemd gives a unit 90 seconds to start or stop, and this limit
 /// is longer, so that the wait lasts until the result.
@@ -68,16 +68,25 @@ impl Settings {
         let is_default = endpoint.is_none() && ssh.tunnel().is_none();
         let dev_directory = global_args::default(environment).filter(|_| is_default);
         let dev_socket = dev_directory.map(|it| it.join(global_args::SOCKET));
-        let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into());
+        let default = || default_endpoint(dev_socket.as_deref(), Path::new(DEFAULT_SOCKET));
+        let endpoint = endpoint.unwrap_or_else(default);
         Ok(Self { endpoint, credentials, format, debug, ssh, dev_socket })
     }
 
-    /// Returns the hint to use the socket of `fleetd dev`, if it exists and no endpoint is set.
+    /// Returns the hint to use the socket of `fleetd dev`, if it exists, no endpoint is set, and
+    /// another daemon has the default socket.
     pub(crate) fn dev_hint(&self) -> Option<String> {
         let socket = self.dev_socket.as_ref().filter(|path| path.exists())?;
         let endpoint = format!("unix://{}", socket.display());
-        Some(format!("for \"fleetd dev\", run \"export FLEETCTL_ENDPOINT={endpoint}\""))
+        let is_other = endpoint != self.endpoint;
+        is_other.then(|| format!("for \"fleetd dev\", run \"export FLEETCTL_ENDPOINT={endpoint}\""))
     }
+}
+
+/// Returns the endpoint of the daemon of this host, or else of its `fleetd dev`.
+fn default_endpoint(dev_socket: Option<&Path>, socket: &Path) -> String {
+    let dev_socket = dev_socket.filter(|dev_socket| !socket.exists() && dev_socket.exists());
+    format!("unix://{}", dev_socket.unwrap_or(socket).display())
 }
 
 /// Time that a command waits for units to reach their goals.
@@ -147,7 +156,7 @@ mod tests {
     fn command_line_precedes_environment_and_default() {
         let environment = [("FLEETCTL_ENDPOINT", "tcp://a:1"), ("FLEETCTL_OUTPUT", "jsonl")];
         let cases = [
-            ("fleetctl list-units", &[] as &[_], DEFAULT_ENDPOINT, Format::Table),
+            ("fleetctl list-units", &[] as &[_], "unix:///run/fleet.sock", Format::Table),
             ("fleetctl list-units", &environment, "tcp://a:1", Format::Jsonl),
             (
                 "fleetctl list-units --endpoint tcp://b:2 -o name",
@@ -155,7 +164,12 @@ mod tests {
                 "tcp://b:2",
                 Format::Name,
             ),
-            ("fleetctl list-units", &[("FLEETCTL_ENDPOINT", "")], DEFAULT_ENDPOINT, Format::Table),
+            (
+                "fleetctl list-units",
+                &[("FLEETCTL_ENDPOINT", "")],
+                "unix:///run/fleet.sock",
+                Format::Table,
+            ),
         ];
         for (line, environment, endpoint, format) in cases {
             let settings = settings(line, environment).unwrap();
@@ -164,20 +178,34 @@ mod tests {
     }
 
     #[test]
-    fn default_endpoint_hints_at_the_dev_cluster() {
+    fn dev_cluster_is_found_unless_a_daemon_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let (dev, socket) = (home.path().join("dev.sock"), home.path().join("fleet.sock"));
+        let found = || default_endpoint(Some(&dev), &socket);
+        let endpoint = |path: &Path| format!("unix://{}", path.display());
+        assert_eq!(found(), endpoint(&socket));
+        std::fs::write(&dev, "").unwrap();
+        assert_eq!(found(), endpoint(&dev));
+        assert_eq!(default_endpoint(None, &socket), endpoint(&socket));
+        std::fs::write(&socket, "").unwrap();
+        assert_eq!(found(), endpoint(&socket));
+    }
+
+    #[test]
+    fn dev_hint_needs_another_endpoint() {
         let home = tempfile::tempdir().unwrap();
         let state = home.path().join("fleet/dev");
         let variable = ("XDG_STATE_HOME", home.path().to_str().unwrap());
-        let hint = |environment: &[_]| settings("fleetctl doctor", environment).unwrap().dev_hint();
-        assert_eq!(hint(&[variable]), None, "there is no socket");
+        let settings = |environment: &[_]| settings("fleetctl doctor", environment).unwrap();
+        assert_eq!(settings(&[variable]).dev_hint(), None, "there is no socket");
         std::fs::create_dir_all(&state).unwrap();
         std::fs::write(state.join("fleet.sock"), "").unwrap();
-        let expected = format!(
-            "for \"fleetd dev\", run \"export FLEETCTL_ENDPOINT=unix://{}/fleet.sock\"",
-            state.display()
-        );
-        assert_eq!(hint(&[variable]), Some(expected));
-        assert_eq!(hint(&[variable, ("FLEETCTL_ENDPOINT", "unix:///a")]), None);
+        let endpoint = format!("unix://{}/fleet.sock", state.display());
+        let other = Settings { endpoint: "unix:///run/fleet.sock".into(), ..settings(&[variable]) };
+        let expected = format!("for \"fleetd dev\", run \"export FLEETCTL_ENDPOINT={endpoint}\"");
+        assert_eq!(other.dev_hint(), Some(expected));
+        assert_eq!(Settings { endpoint, ..other }.dev_hint(), None);
+        assert_eq!(settings(&[variable, ("FLEETCTL_ENDPOINT", "unix:///a")]).dev_hint(), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::clock::wall_time;
 use crate::cursors::{Cursors, REQUEST_MARGIN};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
-use crate::wire::{MachineUsage, PROXIED, StatusDetails};
+use crate::wire::{LogLine, MachineUsage, PROXIED, StatusDetails};
 use crate::{Client, ClientError, Credentials};
 
 /// Time limit for a machine's response, and for its existing lines.
@@ -142,7 +142,7 @@ impl JournalSource {
     pub(crate) async fn last_lines(
         &self,
         machine: &MachineId,
-    ) -> (Vec<String>, Option<JournalError>) {
+    ) -> (Vec<LogLine>, Option<JournalError>) {
         let mut last = Vec::new();
         // The timeout covers all lines together, so that a machine with an occasional line does not
         // delay the response.
@@ -165,7 +165,7 @@ impl JournalSource {
     async fn collect_lines(
         &self,
         machine: &MachineId,
-        last: &mut Vec<String>,
+        last: &mut Vec<LogLine>,
     ) -> Result<(), JournalError> {
         let most = self.query.lines.unwrap_or(JournalOptions::MAX_LINES as usize);
         let mut lines = self.open(machine).await?.take(most);
@@ -177,7 +177,7 @@ impl JournalSource {
                 return Err(JournalError::Failed(why.into()));
             };
             room = left;
-            last.push(line.text);
+            last.push(line.into());
         }
         Ok(())
     }

@@ -55,7 +55,10 @@ fn failed_unit_shows_result_and_journal() {
         ..state("282f949fc0de", "failed", "failed")
     };
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![failed]);
-    status.machines[0].journal = vec!["web[7]: no port".into(), "web[7]: bye".into()];
+    status.machines[0].journal = vec![
+        wire::LogLine { at: Some(time(1_764_210_000_000)), text: "web[7]: no port".into() },
+        wire::LogLine { at: None, text: "web[7]: bye".into() },
+    ];
     assert!(!status.is_active());
     insta::assert_snapshot!(status.text(Colour::Off, NOW), @r"
     web.service - The web
