@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fleet_core::Revision;
 use fleet_core::history::UnitHistory;
+use fleet_core::{Revision, Timestamp};
 use fleet_scheduler::Step;
 use fleet_store::RegistryError;
 use fleet_store::mirror::{FullDelta, ResultChange};
@@ -54,13 +54,13 @@ impl Engine {
             return TermEnd::Shutdown;
         }
         let mut progress = mirror.subscribe();
-        let mut seen = Revision::ZERO;
+        let (mut seen, mut noticed) = (Revision::ZERO, clock.wall());
         loop {
             // Marked as seen before the changes are read, so that no change is missed.
             progress.borrow_and_update();
             let delta = mirror.full_delta_since(seen);
             if delta.inputs.is_current {
-                match self.record_history(leadership, causes, &delta, seen).await {
+                match self.record_history(leadership, causes, &delta, seen, noticed).await {
                     Ok(()) => seen = delta.inputs.snapshot.revision,
                     Err(RegistryError::Deposed { .. }) => return TermEnd::Deposed,
                     Err(error) => {
@@ -73,6 +73,8 @@ impl Engine {
             if progress.changed().await.is_err() {
                 return TermEnd::Shutdown;
             }
+            // Later, a machine may already have acted on the change.
+            noticed = clock.wall();
             clock.sleep(INTERVAL).await;
         }
     }
@@ -83,6 +85,7 @@ impl Engine {
         causes: &Causes,
         delta: &FullDelta,
         seen: Revision,
+        noticed: Timestamp,
     ) -> Result<(), RegistryError> {
         let snapshot = &*delta.inputs.snapshot;
         let changed = changed_units(delta).filter(|_| seen > Revision::ZERO);
@@ -103,12 +106,11 @@ impl Engine {
                 histories.into_iter().collect()
             }
         };
-        let now = self.config.clock.wall();
         let mut changed = Vec::new();
         for (name, mut history) in histories {
             let cause = causes.take(&name);
             let Some(unit) = snapshot.unit(name.as_str()) else { continue };
-            if history.observe(unit, snapshot, cause.as_deref(), now) {
+            if history.observe(unit, snapshot, cause.as_deref(), noticed) {
                 changed.push((name, history));
             }
         }

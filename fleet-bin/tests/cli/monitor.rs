@@ -101,10 +101,10 @@ async fn past_logs_are_ordered_by_time() {
     cluster.run("start even odd").await.ok();
     insta::assert_snapshot!(cluster.run("logs even odd -n 2").await, @r"
     exit 0
-    odd.service: odd.service on m1: 1
-    even.service: even.service on m1: 1
-    odd.service: odd.service on m1: 2
-    even.service: even.service on m1: 2
+    Jan 01 00:00:00 odd.service: odd.service on m1: 1
+    Jan 01 00:00:00 even.service: even.service on m1: 1
+    Jan 01 00:00:00 odd.service: odd.service on m1: 2
+    Jan 01 00:00:00 even.service: even.service on m1: 2
     ");
 }
 
@@ -144,11 +144,18 @@ async fn silent_journal_is_named_and_delays_no_other() {
     insta::assert_snapshot!(cluster.run("logs even slow -n 1").await, @r#"
     exit 1
     slow.service: slow.service on m1: 1
-    even.service: even.service on m1: 1
+    Jan 01 00:00:00 even.service: even.service on m1: 1
     ---
     fleetctl: stopped reading the journal of slow.service on m1: no line arrived for 5 seconds
     help: "fleetctl journal slow.service" reads it without a time limit
     "#);
+}
+
+/// Removes the times of lines, such as `Nov 28 17:40:02`.
+fn undated(text: &str) -> String {
+    let is_dated = |line: &&str| line.get(9..10) == Some(":") && line.get(12..13) == Some(":");
+    let undated = |line| if is_dated(&line) { &line[16..] } else { line };
+    text.lines().map(undated).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -162,14 +169,14 @@ async fn events_resume_after_the_last_id() {
     cluster.run("start web db").await.ok();
     cluster.run("destroy web").await.ok();
     let line = format!("events --since {since} --unit web -n 1");
-    insta::assert_snapshot!(cluster.run(&line).await, @r"
+    insta::assert_snapshot!(undated(&cluster.run(&line).await.to_string()), @"
     exit 0
     unit web.service: gone
     ");
     let names = cluster.run(&format!("events --since {since} -n 4 -o name")).await.ok().stdout;
     assert!(names.contains("db.service"), "{names}");
     let line = format!("events --since {since} --machine m1 --unit db -n 2");
-    insta::assert_snapshot!(cluster.run(&line).await, @"
+    insta::assert_snapshot!(undated(&cluster.run(&line).await.to_string()), @"
     exit 0
     unit db.service: desired launched, current launched on m1
     state db.service on m1: active (running)

@@ -103,7 +103,7 @@ async fn unreachable_daemon_error_has_help() {
 }
 
 #[tokio::test]
-async fn unreachable_default_endpoint_hints_at_the_dev_cluster() {
+async fn dev_cluster_is_the_default_without_a_daemon() {
     // A daemon of this host would answer.
     if Path::new("/run/fleet.sock").exists() {
         return;
@@ -114,8 +114,8 @@ async fn unreachable_default_endpoint_hints_at_the_dev_cluster() {
     std::fs::write(state.join("fleet.sock"), "").unwrap();
     let output = command(home.path(), "", "list-units").env("HOME", home.path()).output();
     let run = Fleetctl::from(output.await.unwrap());
-    let hint = format!("FLEETCTL_ENDPOINT=unix://{}/fleet.sock\"\n", state.display());
-    assert!(run.code == 1 && run.stderr.ends_with(&hint), "{run}");
+    let error = format!("no fleetd answers at unix://{}/fleet.sock: ", state.display());
+    assert!(run.code == 1 && run.stderr.contains(&error), "{run}");
 }
 
 // Holds: D-41

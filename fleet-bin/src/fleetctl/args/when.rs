@@ -85,10 +85,11 @@ fn parse(text: &str, now: &Zoned) -> Result<When, WhenError> {
         Some(rest) => (rest, TimeZone::UTC),
         None => (text, now.time_zone().clone()),
     };
-    let time = match (text.parse::<TimeOfDay>(), text.parse::<DateTime>()) {
-        (Ok(time), _) => now.date().to_datetime(time),
-        (_, Ok(time)) => time,
-        _ => text.parse::<Date>().map_err(|_| WhenError)?.to_datetime(TimeOfDay::midnight()),
+    // A date and time could also be read as a time.
+    let time = match (text.parse::<DateTime>(), text.parse::<Date>()) {
+        (Ok(time), _) => time,
+        (_, Ok(date)) => date.to_datetime(TimeOfDay::midnight()),
+        _ => now.date().to_datetime(text.parse::<TimeOfDay>().map_err(|_| WhenError)?),
     };
     at(&time.to_zoned(zone).map_err(|_| WhenError)?)
 }

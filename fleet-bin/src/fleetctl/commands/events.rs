@@ -32,8 +32,6 @@ const ID_DELAY: Duration = Duration::from_millis(50);
 /// An event, with the id to resume from.
 #[derive(Debug, Serialize)]
 struct EventRecord<'a> {
-    /// Time at which the event was received.
-    at: Time,
     event: &'static str,
     /// Argument for `--since` to resume without a gap and with few repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +44,8 @@ struct EventRecord<'a> {
     machine: Option<&'a wire::MachineEntity>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rebalance: Option<&'a wire::RebalanceOrder>,
+    /// Time at which the event was received.
+    at: Time,
 }
 
 impl Record for EventRecord<'_> {
@@ -125,7 +125,7 @@ fn print(context: &mut Context, event: &ClusterEvent, id: Option<&str>) -> Resul
         _ => {}
     }
     let at = Time::from(fleet_agent::wall_time());
-    let record = EventRecord { at, event: event.kind(), id, unit, state, machine, rebalance };
+    let record = EventRecord { event: event.kind(), id, unit, state, machine, rebalance, at };
     context.output.record(&record, &format!("{}{}\n", log_time(Some(at)), text(event)))
 }
 

@@ -11,6 +11,7 @@ use crate::fleetctl::args::subcommands::{HistoryArgs, RollbackArgs};
 use crate::fleetctl::format::{MachineLabels, short_hash};
 use crate::fleetctl::local::LocalFile;
 use crate::fleetctl::manifest_diff::UnitDiff;
+use crate::fleetctl::session::machines::MachineCache;
 use crate::fleetctl::session::{Session, decoded_source};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
@@ -79,17 +80,16 @@ impl EventRow {
 pub(super) async fn history(context: &mut Context, args: &HistoryArgs) -> Result<(), CliError> {
     let name = unit_arg(&args.unit)?.name;
     let session = &context.session;
-    let (events, revisions, machines) = futures_util::try_join!(
-        session.history(&name),
-        session.revisions(&name),
-        session.machines()
-    )?;
+    let (events, revisions) =
+        futures_util::try_join!(session.history(&name), session.revisions(&name))?;
     let Some(events) = events else { return Err(session.unknown(&name).await) };
+    let mut machines = MachineCache::default();
+    machines.load(session, events.iter().map(|event| event.machine_id.as_str())).await?;
     let files = revisions.iter().flatten().map(EventRow::of_revision);
     let mut rows: Vec<EventRow> = files.chain(events.into_iter().map(EventRow::from)).collect();
     // Stable: events of one time stay in the order in which they were recorded.
     rows.sort_by_key(|row| row.at);
-    let (machines, now) = (MachineLabels::new(&machines), fleet_agent::wall_time());
+    let (machines, now) = (machines.labels(), fleet_agent::wall_time());
     let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(&machines, now)).collect();
     let table = layout(&["time", "age", "machine", "event"], true, &cells);
     context.output.list(&rows, &table)

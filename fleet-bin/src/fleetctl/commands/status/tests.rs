@@ -72,7 +72,7 @@ fn failed_unit_shows_result_and_journal() {
           Exit: exited with status 3
       Restarts: 5
 
-    web[7]: no port
+    Nov 27 02:20:00 web[7]: no port
     web[7]: bye
     ");
 }
