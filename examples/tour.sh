@@ -209,11 +209,11 @@ clean
 
 chapter 'A unit on a specific machine'
 unit here.service "MachineID=$two"
-unit short.service "MachineID=${two:0:8}"
+unit short.service "MachineID=${two:0:4}"
 run start here.service
 is 'it is on the machine with that ID' "$two" "$(where here.service)"
 refused start short.service
-has 'a shortened ID is refused' MachineID "$output"
+has 'the beginning of an ID is refused' MachineID "$output"
 clean
 
 chapter 'A unit next to another unit'
@@ -328,7 +328,7 @@ ExecStart=/bin/echo tick
 END
 run load tick.service
 run start tick.timer
-until_is 'the timer has started its service' tick fleetctl logs -n 1 tick.service
+until_is 'the timer has started its service' tick fleetctl logs --raw -n 1 tick.service
 clean
 
 chapter 'A unit with an [Install] section'
@@ -357,7 +357,7 @@ is 'only one of them is launched' 'launched loaded' \
 until_is 'the other one runs too, since it is enabled' 'loaded active running' \
     systemd_states my_discovery.service
 until_is 'its output is logged' 'my_discovery.service unit file' \
-    fleetctl logs -n 1 my_discovery.service
+    fleetctl logs --raw -n 1 my_discovery.service
 clean
 
 chapter 'A unit that replaces another'

@@ -62,7 +62,7 @@ fn applied_units_are_placed_as_planned() {
         let planned: Vec<(&str, &str)> = output
             .lines()
             .filter_map(|line| line.split_once(" is placed on "))
-            .filter_map(|(unit, rest)| Some((unit, rest.split_once("...")?.0)))
+            .filter_map(|(unit, rest)| Some((unit, rest.split_once('/')?.0)))
             .collect();
         assert_eq!(planned.len(), args.len() - 1, "{output}");
         for (unit, machine) in planned {
@@ -271,14 +271,14 @@ fn check_follow_survives_restart(command: &str) {
     let path = cluster.write("talker.service", &unit);
     cluster.succeed(&["start".as_ref(), path.as_os_str()]);
 
-    let mut follow = cluster.fleetctl_command(&[command, "--follow", "talker.service"]);
+    let mut follow = cluster.fleetctl_command(&[command, "--raw", "--follow", "talker.service"]);
     let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "early");
     std::fs::write(gate, "").unwrap();
     let late = lines.next().unwrap().unwrap();
     assert!(late.starts_with("late "), "{late}");
-    let since = |span: &str| cluster.succeed(&[command, "--since", span, "talker.service"]);
+    let since = |span: &str| cluster.succeed(&[command, "--raw", "-S", span, "talker.service"]);
     assert_eq!(since("1h"), format!("early\n{late}\n"));
     crate::daemon::wait_for("the lines are old enough", || since("1us").is_empty().then_some(()));
 

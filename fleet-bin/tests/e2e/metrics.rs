@@ -1,12 +1,14 @@
-//! `/metrics` of a running daemon: exactly the documented metrics.
+//! `/metrics` of a running daemon: exactly the documented metrics, which the examples use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use crate::daemon::Cluster;
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/metrics.md");
+const ALERTS: &str = include_str!("../../../examples/monitoring/alerts.yml");
+const DASHBOARD: &str = include_str!("../../../examples/monitoring/dashboard.json");
 
 /// Returns the type of each documented metric, by its name without `_total`.
 fn documented() -> BTreeMap<&'static str, &'static str> {
@@ -64,4 +66,29 @@ fn metrics_match_the_documentation() {
     let help = metadata(&text, "# HELP ");
     assert!(help.keys().eq(documented().keys()), "{help:?}");
     assert!(help.values().all(|help| help.len() > 10), "{help:?}");
+}
+
+/// Returns the names of fleet's metrics in a text.
+fn used_metrics(text: &str) -> BTreeSet<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !is_name(c)).filter(|word| word.starts_with("fleet_")).collect()
+}
+
+#[test]
+fn monitoring_examples_use_documented_metrics() {
+    let known = documented();
+    let is_known = |name: &&str| {
+        let kind = |name| known.get(name).copied();
+        let series = |suffix| name.strip_suffix(suffix).and_then(kind);
+        kind(name) == Some("gauge")
+            || series("_total") == Some("counter")
+            || ["_bucket", "_sum", "_count"].into_iter().any(|it| series(it) == Some("histogram"))
+    };
+    for (file, text) in [("alerts.yml", ALERTS), ("dashboard.json", DASHBOARD)] {
+        let used = used_metrics(text);
+        let unknown: Vec<_> = used.iter().filter(|name| !is_known(name)).collect();
+        assert!(used.len() > 5 && unknown.is_empty(), "{file}: {unknown:?}");
+    }
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    assert!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() > 10));
 }

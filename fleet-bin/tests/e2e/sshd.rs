@@ -149,8 +149,8 @@ fn real_sshd_serves_tunnels_and_shells() {
         let through =
             |args: &[&str]| sshd.succeed(&cluster, &[&["--tunnel", tunnel][..], args].concat());
         assert_eq!(through(&["list-units", "-o", "name"]), "talker.service\n");
-        assert_eq!(through(&["journal", "talker"]), "hello\n");
-        assert_eq!(through(&["logs", "talker"]), "hello\n");
+        assert_eq!(through(&["journal", "--raw", "talker"]), "hello\n");
+        assert_eq!(through(&["logs", "--raw", "talker"]), "hello\n");
         // The machine is the host of the tunnel itself, or reached through it.
         let jumped = through(&["ssh", "--ssh-port", &port, "talker", "echo", "$((6 * 7))"]);
         assert_eq!(jumped, "42\n", "the remote shell must evaluate the command");

@@ -111,7 +111,7 @@ fn check_status_and_journals(cluster: &Cluster, units: &[&str]) {
         wait_for(&format!("the journal of {unit} has its line"), || {
             // A daemon reads the journal of its own machine.
             let journal =
-                cluster.fleetctl_by(cluster.wait_single_machine(unit), &["journal", unit]);
+                cluster.fleetctl_by(cluster.wait_single_machine(unit), &["journal", "--raw", unit]);
             String::from_utf8_lossy(&journal.stdout).contains(line).then_some(())
         });
     }

@@ -45,7 +45,7 @@ fn containers_run_where_the_cluster_places_them() {
     let rows = cluster.rows("web.container");
     assert_eq!((rows.len(), &rows[0]["active"]), (1, &"active".into()), "{rows:?}");
     wait_for("its output can be read", || {
-        let printed = cluster.fleetctl_by("m3", &["journal", "web.container"]);
+        let printed = cluster.fleetctl_by("m3", &["journal", "--raw", "web.container"]);
         output_text(&printed).contains("serving").then_some(())
     });
     assert!(cluster.succeed(&["status", "web.container"]).contains("active"));

@@ -37,7 +37,7 @@ async fn journal_of_another_machine_is_followed_live() {
     cluster.wait_present(&MACHINES);
     cluster.start("talker.service", TALKER);
     wait_for("the first machine returns lines of the second", || {
-        let printed = cluster.fleetctl(&["journal", "-n", "1", "talker.service"]);
+        let printed = cluster.fleetctl(&["journal", "--raw", "-n", "1", "talker.service"]);
         (printed.status.success() && !printed.stdout.is_empty()).then_some(())
     });
     let mut late = follow(&cluster).await;
