@@ -302,7 +302,17 @@ impl RunDriver {
             let problem = format!("{key} failed: {command:.60}");
             self.problem.get_or_insert(problem.into());
         }
+        if let Some(status) = self.service.main_failure(process, end) {
+            self.note(&format!("main process {status}"));
+        }
         self.service.on_exited(process, end, self.context.now());
+    }
+
+    /// Writes a message to the unit's log.
+    fn note(&self, words: &str) {
+        if let Err(error) = self.log.note(words) {
+            self.warn(&error, "cannot write a message to a unit's log");
+        }
     }
 
     /// Carries out all actions of the state machine.
@@ -380,6 +390,10 @@ impl RunDriver {
         self.limit_log(self.file_size_limit());
         self.end_log_line();
         self.log_from = self.log.end().unwrap_or(0);
+        match self.service.run_state().restarts {
+            0 => {}
+            restarts => self.note(&format!("automatic restart {restarts}")),
+        }
         self.notify = None;
         let in_stanza = !self.directory.has_unit_file();
         let environment = &self.context.environment;

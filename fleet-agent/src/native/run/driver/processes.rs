@@ -120,9 +120,7 @@ impl RunDriver {
     }
 
     fn on_spawn_failed(&mut self, problem: SpawnFailure) {
-        if let Err(error) = self.log.note(&problem.message) {
-            self.warn(&error, "cannot write a message to a unit's log");
-        }
+        self.note(&problem.message);
         self.problem = Some(problem.message.into());
         self.service.on_spawn_failed(problem.end, self.context.now());
     }
