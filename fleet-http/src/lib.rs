@@ -9,6 +9,7 @@ pub mod server;
 mod setters;
 pub mod tls;
 pub mod token;
+pub mod ui;
 pub mod wire;
 
 /// Re-export of the crate that defines types in the API of [`Metrics`].

@@ -23,7 +23,8 @@ use super::args::job::{JobCommandArgs, RunArgs, ScheduleCommandArgs};
 use super::args::rollout::RolloutCommandArgs;
 use super::args::subcommands::{
     ApplyArgs, DiffArgs, EventsArgs, HistoryArgs, JournalArgs, ListArgs, LogsArgs, MachineArgs,
-    PlanArgs, RebalanceArgs, RestartArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, number,
+    PlanArgs, RebalanceArgs, RestartArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, UiArgs,
+    number,
 };
 use crate::ui::global_args::GlobalArgs;
 
@@ -251,6 +252,15 @@ pub(crate) enum Command {
     Reference,
     /// Print the version.
     Version(VersionArgs),
+    /// Open the web page of the cluster in a browser.
+    ///
+    /// Listens on a loopback port until Ctrl-C, and forwards the page with the endpoint and the
+    /// credentials of fleetctl. The printed link works once; after that, only the browser that
+    /// opened it can use the port.
+    #[command(after_help = "Examples:\n  \
+        fleetctl ui\n  \
+        fleetctl --tunnel node1 ui --no-browser")]
+    Ui(UiArgs),
     /// Run a command or a shell on a machine, through ssh.
     #[command(after_help = "The exit code is that of the command, or 255 if ssh fails.\n\n\
         Examples:\n  \

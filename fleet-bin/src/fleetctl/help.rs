@@ -49,6 +49,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "events",
             "explain",
             "doctor",
+            "ui",
         ],
     ),
     ("Moving data", &["export", "import"]),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -110,6 +110,20 @@ impl Caller {
             Err(self.error_from(response).await)
         };
         self.with_timeout(opened).await
+    }
+
+    /// Sends a request of a browser, and returns whatever response the server gives, with an unread
+    /// body. There is no time limit, because the response may be an endless stream.
+    pub(super) async fn forward(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let mut request = self.request(method, path, body)?;
+        request.headers_mut().extend(headers);
+        self.call(request).await
     }
 
     /// Sends an entity as JSON.
@@ -324,6 +338,19 @@ impl Caller {
             message => message.to_owned(),
         };
         ClientError::Api { status: status.as_u16(), message, details: error.details }
+    }
+}
+
+impl super::Client {
+    /// Forwards a request of a browser, with the credentials of this client.
+    pub(crate) async fn forward(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
+        self.caller.forward(method, path, headers, body).await
     }
 }
 

@@ -10,7 +10,7 @@ mod events;
 mod jobs;
 mod journal;
 mod machines;
-mod query;
+pub(crate) mod query;
 
 use std::time::Duration;
 

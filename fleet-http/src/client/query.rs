@@ -124,7 +124,7 @@ impl fmt::Display for Query {
 }
 
 /// Percent-encodes all bytes with a special meaning in URLs.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -36,6 +36,11 @@ impl Failure {
         Self { details, ..Self::bad_request(message) }
     }
 
+    /// Returns the message.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Prefixes the message with the item that it is about.
     pub(crate) fn with_context(self, what: &str) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
@@ -118,22 +123,20 @@ pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Message of a response with a 5xx status, as an extension of the response. The middleware logs it
-/// together with the request.
+/// Message of an error response, as an extension of the response. The middleware logs that of a 5xx
+/// status together with the request, and shows it on the page.
 #[derive(Clone)]
-pub(crate) struct ServerError(pub(crate) String);
+pub(crate) struct FailureMessage(pub(crate) String);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Self { status, message, details, current } = self;
-        let server_error = status.is_server_error().then(|| ServerError(message.clone()));
+        let shown = FailureMessage(message.clone());
         let error = ErrorEntity { code: status.as_u16(), details, message };
         let (unit, tag) = current.unzip();
         let mut response = (status, Json(ErrorBody { error, unit })).into_response();
         response.headers_mut().extend(tag.map(|tag| (ETAG, tag)));
-        if let Some(error) = server_error {
-            response.extensions_mut().insert(error);
-        }
+        response.extensions_mut().insert(shown);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }

@@ -7,6 +7,7 @@
 //! | `handlers` | responses to requests |
 //! | `stream` | endless responses: events and journals |
 //! | `auth` | tokens, client certificates, read-only callers |
+//! | `page` | the web page |
 //! | `net` | sockets, TLS, connections and their limits |
 //! | `failure`, `metrics` | error responses; figures for Prometheus, also about the store |
 
@@ -16,10 +17,14 @@ mod failure;
 mod handlers;
 mod metrics;
 mod net;
+mod page;
 mod router;
 mod stream;
 
 pub use self::auth::AuthPolicy;
+pub(crate) use self::failure::error_chain;
+pub(crate) use self::net::limits::is_same_origin;
+pub(crate) use self::page::is_page;
 pub(crate) use self::stream::journal::LinePrefix;
 pub use self::stream::journal::{JournalError, JournalStream, Journals};
 pub use self::stream::journal_source::Peers;

@@ -20,12 +20,13 @@ use utoipa_axum::routes;
 use super::api::SharedApi;
 use super::auth::tokens::Rights;
 use super::auth::{ReadPermit, is_preview};
-use super::failure::{Failure, ServerError};
+use super::failure::{Failure, FailureMessage};
 use super::handlers::{
     bulk, check, export, health, intents, jobs, machines, openapi, plan, put, rebalance, revisions,
     rollouts, states, status, units,
 };
 use super::net::limits::ConnectionOrigin;
+use super::page;
 use super::stream::{events, journal};
 use crate::clock::Stopwatch;
 use crate::server::net::limits;
@@ -38,7 +39,8 @@ const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
 pub(super) fn router(api: SharedApi) -> Router {
     let server = HeaderValue::try_from(format!("fleetd/{}", api.version))
         .unwrap_or_else(|_| HeaderValue::from_static("fleetd"));
-    let root = Router::from(daemon()).route("/", no_methods());
+    let waiting = from_fn_with_state(api.clone(), wait_for_first_read);
+    let root = Router::from(daemon()).merge(page::routes().route_layer(waiting));
     PREFIXES
         .into_iter()
         .fold(root, |router, prefix| router.merge(version_1(prefix, &api)))
@@ -141,12 +143,12 @@ fn machines() -> OpenApiRouter<SharedApi> {
 const GET: &str = "GET, HEAD, OPTIONS";
 
 /// Restricts a resource to reads.
-fn only_get(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
+pub(super) fn only_get(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
     only(methods, GET, "only GET supported against this resource")
 }
 
 /// Restricts a resource to reads and `POST`.
-fn get_or_post(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
+pub(super) fn get_or_post(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
     let message = "only GET and POST supported against this resource";
     only(methods, "GET, HEAD, POST, OPTIONS", message)
 }
@@ -240,7 +242,7 @@ async fn wait_for_first_read(
 /// Handles every request: authentication, metrics, logging and common response headers.
 async fn middleware(
     State((server, api)): State<(HeaderValue, SharedApi)>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let watch = Stopwatch::start();
@@ -248,15 +250,25 @@ async fn middleware(
     let route = route(&request);
     let mut response = match admit(&request) {
         Err(failure) => failure.into_response(),
-        Ok(permit) => {
+        Ok((rights, permit)) => {
+            request.extensions_mut().insert(rights);
             let mut response = next.run(request).await;
             response.extensions_mut().insert(permit);
             response
         }
     };
     let status = response.status().as_u16();
-    if let Some(ServerError(message)) = response.extensions_mut().remove() {
-        tracing::warn!(%method, path, status, message, "request failed");
+    let failure = response.extensions_mut().remove::<FailureMessage>();
+    if let Some(FailureMessage(message)) = failure {
+        if response.status().is_server_error() {
+            tracing::warn!(%method, path, status, message, "request failed");
+        }
+        if page::is_page(&path) {
+            response = page::failure_page(&api, response, &message);
+        }
+    }
+    if page::is_page(&path) {
+        page::secure(&mut response);
     }
     tracing::debug!(%method, path, status, "sent a response");
     api.metrics.request(&route, method_label(&method), status, watch.elapsed());
@@ -286,10 +298,10 @@ fn method_label(method: &Method) -> &'static str {
     methods.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
-/// Decides before routing whether a request is admitted. A request with a read-only token gets a
-/// permit, to keep until its response is sent.
-fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
-    let mut permit = None;
+/// Decides before routing whether a request is admitted, and with which rights. A request with a
+/// read-only token gets a permit, to keep until its response is sent.
+fn admit(request: &Request) -> Result<(Rights, Option<Arc<ReadPermit>>), Failure> {
+    let (mut rights, mut permit) = (Rights::Write, None);
     if let Some(origin) = request.extensions().get::<ConnectionOrigin>() {
         limits::check(request, origin.limits.head_size)?;
         if let Some(message) =
@@ -297,11 +309,15 @@ fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
         {
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
         }
-        let rights = origin.rights(request.headers());
-        let rights = rights.map_err(|it| Failure::new(StatusCode::UNAUTHORIZED, it))?;
+        let admitted = origin.rights(request.headers());
+        rights = admitted.map_err(|it| Failure::new(StatusCode::UNAUTHORIZED, it))?;
         if rights == Rights::Read {
             permit = Some(admit_reader(request, origin)?);
         }
+    }
+    if is_foreign_form(request) {
+        let message = "forms are only accepted from this page: open it and try again";
+        return Err(Failure::new(StatusCode::FORBIDDEN, message));
     }
     if is_cross_origin_write(request) {
         let message = "writes from web pages are not allowed: omit the header Origin";
@@ -311,7 +327,7 @@ fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
         let message = "the header If-Match is only supported for units: omit the header";
         return Err(Failure::bad_request(message));
     }
-    Ok(permit)
+    Ok((rights, permit))
 }
 
 /// Admits a request with a read-only token: a read, or the preview of a write.
@@ -331,9 +347,17 @@ fn admit_reader(request: &Request, origin: &ConnectionOrigin) -> Result<Arc<Read
 }
 
 /// Returns whether a web page may have made a browser send this write. Without this check, any web
-/// page that a user of this host visits could write to a loopback port.
+/// page that a user of this host visits could write to a loopback port. The forms of the server's
+/// own page have a check of their own.
 fn is_cross_origin_write(request: &Request) -> bool {
-    !request.method().is_safe() && request.headers().contains_key(ORIGIN)
+    let is_form = page::is_page(request.uri().path());
+    !request.method().is_safe() && !is_form && request.headers().contains_key(ORIGIN)
+}
+
+/// Returns whether another site may have made a browser send a form of the page.
+fn is_foreign_form(request: &Request) -> bool {
+    let is_form = !request.method().is_safe() && page::is_page(request.uri().path());
+    is_form && !limits::is_same_origin(request.headers())
 }
 
 /// Whether the request has an `If-Match` condition that its resource does not support.
@@ -345,26 +369,28 @@ fn has_unsupported_condition(request: &Request) -> bool {
 /// Minimum size of a compressed response, in bytes.
 const MIN_SIZE: u16 = 1024;
 
-/// Compresses large JSON responses with gzip.
-fn compression() -> CompressionLayer<And<SizeAbove, IsJson>> {
+/// Compresses large JSON responses and pages with gzip.
+fn compression() -> CompressionLayer<And<SizeAbove, IsDocument>> {
     CompressionLayer::new()
         .gzip(true)
         .quality(CompressionLevel::Fastest)
-        .compress_when(SizeAbove::new(MIN_SIZE.into()).and(IsJson))
+        .compress_when(SizeAbove::new(MIN_SIZE.into()).and(IsDocument))
 }
 
-/// Matches JSON responses. Streams such as journals and events have other content types. They are
-/// not compressed, because compression would delay their lines.
+/// Matches JSON and the files of the page. Streams such as journals and events have other content
+/// types. They are not compressed, because compression would delay their lines.
 #[derive(Debug, Clone, Copy)]
-struct IsJson;
+struct IsDocument;
 
-impl Predicate for IsJson {
+impl Predicate for IsDocument {
     fn should_compress<B>(&self, response: &axum::http::Response<B>) -> bool
     where
         B: axum::body::HttpBody,
     {
-        let content = response.headers().get(CONTENT_TYPE);
-        content.is_some_and(|value| value == HeaderValue::from_static("application/json"))
+        const TYPES: [&str; 4] = ["application/json", "text/html", "text/css", "text/javascript"];
+        let content = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = content.and_then(|value| value.split(';').next());
+        media_type.is_some_and(|found| TYPES.contains(&found))
     }
 }
 

@@ -205,7 +205,6 @@ async fn damaged_unit_can_be_replaced() {
 async fn every_error_has_a_message() {
     let server = Server::start().await;
     for (method, path) in [
-        ("GET", "/"),
         ("GET", "/fleet/v1"),
         ("GET", "/nothing"),
         ("GET", "/fleet/v1/units/"),

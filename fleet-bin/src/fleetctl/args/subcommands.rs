@@ -353,6 +353,16 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct UiArgs {
+    /// Print the link without opening a browser.
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Loopback port to listen on [default: a free one]
+    #[arg(long, value_name = "PORT", value_parser = number(0..=u16::MAX))]
+    pub(crate) port: Option<u16>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct SshArgs {
     /// Connect to this machine; a prefix of its ID is enough.
     #[arg(short, long, value_name = "ID", conflicts_with = "unit")]

@@ -22,6 +22,7 @@ mod ssh;
 mod start;
 mod status;
 mod stop;
+mod ui;
 mod upload;
 mod verify;
 
@@ -103,6 +104,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Reference => docs::print_reference(context)?,
         Command::Version(args) => docs::version(context, args.server).await?,
         Command::Ssh(args) => return ssh::run(context, &args).await,
+        Command::Ui(args) => ui::run(context, &args).await?,
         Command::FdForward(args) => ssh::fd_forward(&args.socket).await?,
     }
     Ok(Exit::Success)

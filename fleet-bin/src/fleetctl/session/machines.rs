@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use fleet_core::MachineId;
 use fleet_core::rebalancing::RebalanceLimits;
 use fleet_http::client::StateFilter;
-use fleet_http::wire;
 use fleet_http::wire::RebalanceReport;
+use fleet_http::{Client, wire};
 
 use super::{Session, cannot};
 use crate::fleetctl::concurrent::{abbreviated_list, buffered};
@@ -15,6 +15,11 @@ use crate::ui::error::CliError;
 use crate::ui::names::nearest;
 
 impl Session {
+    /// Returns a client with the credentials of the session.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Returns the present machine with this ID, or else the one with an ID that starts with
     /// `prefix`.
     ///

@@ -63,30 +63,42 @@ pub(crate) async fn write(
 ) -> Result<Response, Failure> {
     let is_dry = params.dry_run()?;
     let (head, body) = request.into_parts();
-    let mut request = decode_bulk(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
-    check_names(&request)?;
+    let request = decode_bulk(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
     if is_dry {
-        let known = api.view()?;
-        check_unchanged(&api, &request)?;
-        let Prepared { after, .. } = prepare(&api, &request, &known)?;
-        let revision = tag_of(&api.mirror, known.revision);
-        let plan = PlanReport { revision, ..plan_report(after).await? };
-        return Ok(Json(plan).into_response());
+        return Ok(Json(preview(&api, &request).await?).into_response());
     }
+    Ok((StatusCode::ACCEPTED, Json(carry_out(&api, request).await?)).into_response())
+}
+
+/// Returns the plan that would result from the writes, without making them.
+pub(crate) async fn preview(api: &SharedApi, request: &BulkRequest) -> Result<PlanReport, Failure> {
+    check_names(request)?;
+    let known = api.view()?;
+    check_unchanged(api, request)?;
+    let Prepared { after, .. } = prepare(api, request, &known)?;
+    let revision = tag_of(&api.mirror, known.revision);
+    Ok(PlanReport { revision, ..plan_report(after).await? })
+}
+
+/// Makes the writes, and waits until reads on this server show them.
+pub(crate) async fn carry_out(
+    api: &SharedApi,
+    mut request: BulkRequest,
+) -> Result<BulkReport, Failure> {
+    check_names(&request)?;
     let names: BTreeSet<String> = names(&request).map(str::to_owned).collect();
     for attempt in 1..=MAX_ATTEMPTS {
-        match write_once(&api, &request, attempt > STRICT_ATTEMPTS).await {
+        match write_once(api, &request, attempt > STRICT_ATTEMPTS).await {
             Ok((revision, rollout)) => {
                 api.wait_until_visible(revision).await;
-                let report = BulkReport { rollout, ..report(&*api.view()?, &names) };
-                return Ok((StatusCode::ACCEPTED, Json(report)).into_response());
+                return Ok(BulkReport { rollout, ..report(&*api.view()?, &names) });
             }
             Err(AttemptError::Final(failure)) => {
                 return Err(with_progress(failure, names.len(), &request));
             }
             Err(AttemptError::Outdated { written, visible }) => {
                 remove_written(&mut request, written);
-                wait_for(&api, visible).await;
+                wait_for(api, visible).await;
             }
         }
     }

@@ -40,7 +40,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// Query parameters, in order.
+/// Query parameters, or the fields of a form, in order.
+#[derive(Debug, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
@@ -48,6 +49,11 @@ impl Params {
     pub(crate) fn of(uri: &Uri) -> Self {
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
         Self(pairs.map(|Query(pairs)| pairs).unwrap_or_default())
+    }
+
+    /// Parses the body of a form.
+    pub(crate) fn of_form(body: &[u8]) -> Self {
+        Self(form_urlencoded::parse(body).into_owned().collect())
     }
 
     /// Returns the first value of a parameter.

@@ -116,6 +116,26 @@ pub(crate) async fn drain(
     report(planned, id, min_available).await
 }
 
+/// Returns the remaining work of a drain in progress. Without one, returns the first steps of a
+/// drain with the given parameters, which is not carried out.
+pub(crate) async fn drain_preview(
+    api: &SharedApi,
+    id: &str,
+    params: &Params,
+) -> Result<DrainReport, Failure> {
+    let snapshot = api.view()?;
+    let machine = present_machine(&snapshot, id)?;
+    let min_available = match machine.intent.and_then(Intent::min_available) {
+        Some(min_available) => min_available,
+        None => number(params, "keepUp")?,
+    };
+    let machine = machine.clone().with_intent(Intent::Drained { min_available });
+    let id = machine.id.clone();
+    let mut planned = Snapshot::clone(&snapshot);
+    planned.put_machine(machine);
+    report(planned, id, min_available).await.map(|Json(report)| report)
+}
+
 /// Remaining work of a drain.
 #[utoipa::path(
     get,

@@ -304,7 +304,7 @@ async fn change_run(
 
 /// Sets `unknown_for`, the time for which the unit's state has been unknown, if the unit's machine
 /// is not present.
-fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
+pub(crate) fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
     if !unit.machine_id.is_empty() {
         let absent = api.mirror.absent_for(&unit.machine_id);
         unit.unknown_for = absent.map(|absent| absent.as_secs());
@@ -313,13 +313,13 @@ fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
 }
 
 /// A unit, decodable or not.
-enum Entry<'a> {
+pub(crate) enum Entry<'a> {
     Unit(&'a Unit),
     Faulty(&'a UnitName, &'a fleet_core::snapshot::Fault),
 }
 
 impl Entry<'_> {
-    fn name(&self) -> &UnitName {
+    pub(crate) fn name(&self) -> &UnitName {
         match self {
             Self::Unit(unit) => &unit.name,
             Self::Faulty(name, _) => name,
@@ -356,7 +356,7 @@ impl Entry<'_> {
 
 /// Returns all units in the order of their names, beginning with `first`, or with the first unit if
 /// `first` is `None`. Units that cannot be decoded are included.
-fn entries<'a>(
+pub(crate) fn entries<'a>(
     snapshot: &'a Snapshot,
     first: Option<&UnitName>,
 ) -> Box<dyn Iterator<Item = Entry<'a>> + 'a> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::header::{CONTENT_ENCODING, HOST};
-use axum::http::{HeaderMap, StatusCode, Version};
+use axum::http::header::{CONTENT_ENCODING, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Version};
 
 use crate::ServerTls;
 use crate::server::auth::tokens::Rights;
@@ -179,9 +179,51 @@ fn means_this_machine(authority: &str) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// Request header with the relation between the site that made the request and this server.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Returns whether a request comes from the server's own page, or not from a page at all.
+///
+/// Browsers send `Origin` with each form, and newer ones `Sec-Fetch-Site` with each request.
+pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let is_own = |origin: &str| {
+        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        rest.is_some_and(|host| text(HOST).is_some_and(|own| own.eq_ignore_ascii_case(host)))
+    };
+    text(ORIGIN).is_none_or(is_own) && text(FETCH_SITE).is_none_or(|site| site == "same-origin")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_own_page_may_send_forms() {
+        let own = Some("http://localhost:1");
+        let cases = [
+            (None, None, true),
+            (own, None, true),
+            (own, Some("same-origin"), true),
+            (Some("https://LOCALHOST:1"), None, true),
+            (own, Some("same-site"), false),
+            (own, Some("cross-site"), false),
+            (None, Some("cross-site"), false),
+            (None, Some("none"), false),
+            (Some("null"), None, false),
+            (Some("http://localhost:2"), None, false),
+            (Some("http://localhost"), None, false),
+            (Some("http://example.com"), Some("same-origin"), false),
+            (Some("localhost:1"), None, false),
+        ];
+        for (origin, site, expected) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "localhost:1".parse().unwrap());
+            headers.extend(origin.map(|it| (ORIGIN, it.parse().unwrap())));
+            headers.extend(site.map(|it| (FETCH_SITE, it.parse().unwrap())));
+            assert_eq!(is_same_origin(&headers), expected, "{origin:?} {site:?}");
+        }
+    }
 
     #[test]
     fn only_loopback_hosts_are_accepted() {

@@ -29,6 +29,7 @@ use crate::server::handlers::extract::Params;
 use crate::server::handlers::listings::template;
 use crate::server::handlers::openapi::Failures;
 use crate::server::net::connection::{Shutdown, closed, sleep};
+use crate::server::page::live::ListPatches;
 use crate::wire;
 use crate::wire::{ClusterEvent, MachineEntity, UnitEntity, UnitStateEntity};
 
@@ -72,28 +73,44 @@ pub(crate) async fn events(
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Failure> {
-    // A client that has received no event may send an empty ID.
-    let last = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
-    let last = last.map(|id| id.to_str().unwrap_or("?"));
-    let seen = last.or_else(|| params.non_empty("since")).map(StreamPosition::read).transpose()?;
+    let seen = position(&headers, &params)?;
     let filter = filter(&params)?;
+    let encode = move |batch: &Batch| batch.lines_for(&filter);
+    follow(&api, seen, shutdown, encode)
+}
+
+/// Returns the endless response with the batches after `seen`. `encode` returns the lines of a
+/// batch, or `None` if nothing in it concerns the client.
+pub(crate) fn follow(
+    api: &SharedApi,
+    seen: Option<StreamPosition>,
+    shutdown: Option<Extension<Shutdown>>,
+    encode: impl Fn(&Batch) -> Option<Bytes> + Send + 'static,
+) -> Result<Response, Failure> {
     // Subscribing before reading may repeat a change; the other order could lose one.
     let batches = api.hub().subscribe();
     api.view()?;
     let first = since(&api.mirror, seen);
-    let subscriber = Subscriber {
-        at: first.revision,
-        pending: first.lines_for(&filter),
-        batches,
-        filter,
-        mirror: api.mirror.clone(),
-    };
+    let (at, pending) = (first.revision, encode(&first));
+    let subscriber = Subscriber { at, pending, batches, encode, mirror: api.mirror.clone() };
     let lines = stream::unfold(subscriber, async |mut subscriber| {
         Some((Ok::<_, Infallible>(subscriber.next().await?), subscriber))
     });
     let lines = lines.take_until(Box::pin(closed(shutdown)));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
     Ok((headers, Body::from_stream(lines)).into_response())
+}
+
+/// Returns the position of a client: the ID of the last event that it received, as browsers send
+/// it, or the parameter `since`.
+pub(crate) fn position(
+    headers: &HeaderMap,
+    params: &Params,
+) -> Result<Option<StreamPosition>, Failure> {
+    // A client that has received no event may send an empty ID.
+    let last = headers.get(LAST_EVENT_ID).filter(|id| !id.is_empty());
+    let last = last.map(|id| id.to_str().unwrap_or("?"));
+    last.or_else(|| params.non_empty("since")).map(StreamPosition::read).transpose()
 }
 
 /// Reads the filter from the query parameters. Refuses invalid names, because no event could ever
@@ -107,7 +124,7 @@ fn filter(params: &Params) -> Result<Filter, Failure> {
 }
 
 /// Position of a client in the stream: a revision and its lineage.
-struct StreamPosition {
+pub(crate) struct StreamPosition {
     revision: Revision,
     lineage: Option<String>,
 }
@@ -140,16 +157,16 @@ fn since(mirror: &Mirror, seen: Option<StreamPosition>) -> Batch {
 }
 
 /// A client's subscription.
-struct Subscriber {
+struct Subscriber<E> {
     /// Revision that the client has reached.
     at: Revision,
     pending: Option<Bytes>,
     batches: Receiver<Arc<Batch>>,
-    filter: Filter,
+    encode: E,
     mirror: Mirror,
 }
 
-impl Subscriber {
+impl<E: Fn(&Batch) -> Option<Bytes>> Subscriber<E> {
     /// Returns the next lines to send; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -168,7 +185,7 @@ impl Subscriber {
     fn accept(&mut self, batch: &Batch) {
         if batch.revision > self.at {
             self.at = batch.revision;
-            self.pending = batch.lines_for(&self.filter);
+            self.pending = (self.encode)(batch);
         }
     }
 
@@ -176,7 +193,7 @@ impl Subscriber {
     fn resync(&mut self) {
         self.batches = self.batches.resubscribe();
         self.at = self.mirror.snapshot().revision;
-        self.pending = Batch::resync(self.at, self.lineage().as_deref()).lines_for(&self.filter);
+        self.pending = (self.encode)(&Batch::resync(self.at, self.lineage().as_deref()));
     }
 
     fn lineage(&self) -> Option<String> {
@@ -270,18 +287,22 @@ pub(crate) struct Batch {
     lines: Bytes,
     /// Range of that ID in `lines`.
     id_range: Range<usize>,
-    events: Vec<EncodedEvent>,
+    pub(crate) events: Vec<EncodedEvent>,
     /// Whether the batch is a resync.
-    is_resync: bool,
+    pub(crate) is_resync: bool,
+    /// The batch as changes of the page's lists, rendered for the first subscriber that needs it.
+    pub(crate) patches: ListPatches,
 }
 
 /// An event of a batch.
 #[derive(Debug)]
-struct EncodedEvent {
-    unit: Option<UnitName>,
+pub(crate) struct EncodedEvent {
+    pub(crate) unit: Option<UnitName>,
+    /// Whether the event is about the unit's state on one machine.
+    pub(crate) is_state: bool,
     /// Machines whose filter the event passes: the current machine, and the machine that the unit
     /// has left.
-    machines: [Option<MachineId>; 2],
+    pub(crate) machines: [Option<MachineId>; 2],
     /// Whether the unit may have left a machine that is not known. If so, the event passes every
     /// machine filter.
     may_have_left: bool,
@@ -425,6 +446,9 @@ impl EventEncoder {
             }
         };
         self.write(&event, Some(unit), [Some(machine.clone()), None]);
+        if let Some(event) = self.events.last_mut() {
+            event.is_state = true;
+        }
     }
 
     fn machine(&mut self, id: &MachineId, now: &Snapshot) {
@@ -454,7 +478,13 @@ impl EventEncoder {
         let start = self.lines.len();
         self.lines.push_str(&event.lines());
         let (unit, lines) = (unit.cloned(), start..self.lines.len());
-        self.events.push(EncodedEvent { unit, machines, may_have_left: false, lines });
+        self.events.push(EncodedEvent {
+            unit,
+            machines,
+            is_state: false,
+            may_have_left: false,
+            lines,
+        });
     }
 
     fn finish(mut self, revision: Revision, lineage: Option<&str>) -> Batch {
@@ -462,6 +492,7 @@ impl EventEncoder {
         self.lines.push_str(&id_lines(revision, lineage));
         let id_range = start..self.lines.len();
         let Self { lines, events } = self;
-        Batch { revision, lines: lines.into(), id_range, events, is_resync: false }
+        let patches = ListPatches::default();
+        Batch { revision, lines: lines.into(), id_range, events, is_resync: false, patches }
     }
 }
