@@ -1,5 +1,7 @@
 //! Reasons for a unit without a machine, as data with a text form.
 
+mod summary;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -131,40 +133,6 @@ pub enum Reason {
         /// that the stop of the unit has no time limit.
         limit: Option<Duration>,
     },
-}
-
-impl Reason {
-    /// Returns a short form for tables: one clause, without the example and the nearest machine.
-    /// Dots stand for further rules that refuse machines.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        match self {
-            Self::NoMachineFits { tallies, .. } | Self::NoMachineFitsGroup { tallies, .. } => {
-                let Some(Tally { machines, unit, refusal, .. }) = tallies.first() else {
-                    return "no machine fits".to_owned();
-                };
-                let (rule, member) = (refusal.rule_name(), member_prefix(unit.as_ref()));
-                let more = if tallies.len() > 1 { "; ..." } else { "" };
-                format!("{rule} refuses {machines}: {member}{refusal}{more}")
-            }
-            Self::AttemptLimit => "the planner reached its limit of attempts".to_owned(),
-            Self::MayStillRun { machine, .. } => {
-                format!("its machine {} is not present, and may still run it", machine.short())
-            }
-            Self::NotRescheduled { machine } => {
-                let machine = machine.short();
-                format!("its machine {machine} is not present, and Reschedule=never")
-            }
-            Self::MachineAwaited { machine } => {
-                format!("its machine {} is not present, and the unit waits for it", machine.short())
-            }
-            Self::NoMachines
-            | Self::PeerUnknown { .. }
-            | Self::PeerInactive { .. }
-            | Self::PeersApart { .. }
-            | Self::Cycle { .. } => self.to_string(),
-        }
-    }
 }
 
 impl fmt::Display for Reason {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::client::{StatusHeader, Unit};
 use super::status::format_duration;
-use crate::ui::table::{Colour, cell, painted};
+use crate::ui::table::{Colour, TableStyle, cell, painted};
 
 /// Maximum depth of a tree. A unit at this depth becomes the root of another tree below this one.
 /// Otherwise a long chain of dependencies would make the rows very wide.
@@ -45,7 +45,7 @@ pub(super) fn tree_with(
         tree.row("", unit, "");
     }
     let columns = [&["unit"], columns, &["state", "for", "pid", "why"]].concat();
-    painted(&columns, true, &tree.rows, colour)
+    painted(&columns, true, &tree.rows, TableStyle { colour, ..TableStyle::PLAIN })
 }
 
 struct Tree<'a> {

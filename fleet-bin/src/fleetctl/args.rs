@@ -22,9 +22,9 @@ use fleet_unitfile::check::SystemdVersion;
 use super::args::job::{JobCommandArgs, RunArgs, ScheduleCommandArgs};
 use super::args::rollout::RolloutCommandArgs;
 use super::args::subcommands::{
-    ApplyArgs, DiffArgs, EventsArgs, HistoryArgs, JournalArgs, ListArgs, LogsArgs, MachineArgs,
-    PlanArgs, RebalanceArgs, RestartArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, UiArgs,
-    number,
+    ApplyArgs, CompleteWordsArgs, DiffArgs, EventsArgs, FdForwardArgs, HistoryArgs, JournalArgs,
+    ListMachinesArgs, ListUnitFilesArgs, ListUnitsArgs, LogsArgs, MachineArgs, PlanArgs,
+    RebalanceArgs, RestartArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, UiArgs, number,
 };
 use crate::ui::global_args::GlobalArgs;
 
@@ -204,11 +204,19 @@ pub(crate) enum Command {
     /// Check local unit files, without a cluster.
     Verify(VerifyArgs),
     /// List the states of units on machines.
-    ListUnits(ListArgs),
+    #[command(after_help = "Examples:\n  \
+        fleetctl list-units --state failed,unknown\n  \
+        fleetctl list-units 'web@*' --machine dev-1")]
+    ListUnits(ListUnitsArgs),
+    /// Show machines and units live.
+    ///
+    /// The view has the use of CPU and memory, and opens logs and status. The bottom of the screen
+    /// lists the keys.
+    Top,
     /// List the units that the cluster knows.
-    ListUnitFiles(ListArgs),
+    ListUnitFiles(ListUnitFilesArgs),
     /// List the machines that are present.
-    ListMachines(ListArgs),
+    ListMachines(ListMachinesArgs),
     /// Export the cluster to a file, as a backup or to migrate it.
     ///
     /// The file contains the unit files with their desired states and machines, the metadata that
@@ -245,6 +253,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  \
         fleetctl completions bash > /etc/bash_completion.d/fleetctl")]
     Completions(CompletionsArgs),
+    /// Print the candidates for a word, for the completion scripts.
+    #[command(hide = true)]
+    CompleteWords(CompleteWordsArgs),
     /// Write manual pages, one for each command.
     Man(ManArgs),
     /// Print the reference of the command line for the project's documents.
@@ -270,13 +281,6 @@ pub(crate) enum Command {
     /// Connect standard input and output to a unix socket, as in fleet v1.
     #[command(hide = true)]
     FdForward(FdForwardArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FdForwardArgs {
-    /// Path of the socket.
-    #[arg(value_name = "SOCKET")]
-    pub(crate) socket: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -346,6 +350,7 @@ impl Command {
     pub(crate) fn is_local(&self) -> bool {
         match self {
             Self::Verify(_) | Self::Completions(_) | Self::Man(_) | Self::Reference => true,
+            Self::CompleteWords(_) => true,
             Self::FdForward(_) => true,
             Self::Export(args) => args.config.is_some() || args.salvage.is_some(),
             Self::Import(args) => args.config.is_some(),

@@ -8,7 +8,7 @@ use fleet_http::wire;
 use super::args::subcommands::ListArgs;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
-use crate::ui::table::{Colour, NOTHING, painted};
+use crate::ui::table::{NOTHING, TableStyle, painted};
 
 /// Length of a shortened machine ID.
 const SHORT_ID: usize = 8;
@@ -16,33 +16,55 @@ const SHORT_ID: usize = 8;
 /// Length of a shortened hash.
 const SHORT_HASH: usize = 7;
 
-/// Addresses of the present machines by ID.
+/// Names and addresses of the present machines, by ID.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct MachineLabels(BTreeMap<String, String>);
+pub(crate) struct MachineLabels(BTreeMap<String, (String, String)>);
 
 impl MachineLabels {
     /// Creates the labels of these machines.
     pub(crate) fn new(machines: &[wire::MachineEntity]) -> Self {
-        Self(machines.iter().map(|it| (it.id.clone(), it.primary_ip.clone())).collect())
+        let mut users: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in machines.iter().filter_map(given_name) {
+            *users.entry(name).or_default() += 1;
+        }
+        // The name that several machines have does not distinguish them.
+        let label = |it: &wire::MachineEntity| {
+            let name = given_name(it).filter(|name| users[name] == 1).unwrap_or_default();
+            (it.id.clone(), (name.to_owned(), it.primary_ip.clone()))
+        };
+        Self(machines.iter().map(label).collect())
+    }
+
+    /// Returns a machine's name, if no other machine has the same; else empty.
+    pub(crate) fn name(&self, id: &str) -> &str {
+        self.0.get(id).map_or("", |(name, _)| name)
     }
 
     /// Returns a machine's address; empty if unknown.
     pub(crate) fn address(&self, id: &str) -> &str {
-        self.0.get(id).map_or("", String::as_str)
+        self.0.get(id).map_or("", |(_, address)| address)
     }
 
-    /// Formats a machine as its ID, short or in full, with its address.
+    /// Formats a machine as its name or short ID with its address, or in full with its whole ID.
     pub(crate) fn label(&self, id: &str, full: bool) -> String {
-        machine_label(id, self.address(id), full)
+        machine_label(id, self.name(id), self.address(id), full)
     }
 }
 
-/// Formats a machine; a dash for an empty ID.
-pub(crate) fn machine_label(id: &str, address: &str, full: bool) -> String {
-    if id.is_empty() {
-        return NOTHING.to_owned();
-    }
-    let shown = if full { id.to_owned() } else { short_machine(id) };
+/// Returns the name that a machine has apart from its ID: its metadata `name`, or its host name.
+pub(crate) fn given_name(machine: &wire::MachineEntity) -> Option<&str> {
+    let name = machine.metadata.get("name").map_or("", String::as_str);
+    [name, machine.hostname.as_str()].into_iter().find(|name| !name.is_empty())
+}
+
+/// Formats a machine; a dash for an empty ID. A machine without a name has its ID as its label.
+pub(crate) fn machine_label(id: &str, name: &str, address: &str, full: bool) -> String {
+    let shown = match (full, name) {
+        _ if id.is_empty() => return NOTHING.to_owned(),
+        (true, _) => id.to_owned(),
+        (false, "") => short_machine(id),
+        (false, name) => name.to_owned(),
+    };
     if address.is_empty() { shown } else { format!("{shown}/{address}") }
 }
 
@@ -135,7 +157,7 @@ impl<R> Columns<R> {
         args: &ListArgs,
         rows: &[R],
         extra: Option<&'static str>,
-        colour: Colour,
+        style: TableStyle,
     ) -> Result<String, CliError> {
         let columns = match &args.fields {
             Some(fields) => self.selected(fields)?,
@@ -144,7 +166,8 @@ impl<R> Columns<R> {
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         let cells = |row| columns.iter().map(|(_, show)| show(row, args.full)).collect();
         let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-        Ok(painted(&names, !args.no_legend, &cells, colour))
+        let style = if args.full { style.uncut() } else { style };
+        Ok(painted(&names, !args.no_legend, &cells, style))
     }
 
     /// Checks `--fields` before any request is sent.
@@ -170,8 +193,13 @@ impl<R> Columns<R> {
         self.all.iter().find(|(known, _)| *known == name)
     }
 
+    /// Returns the names of all columns.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.all.iter().map(|(name, _)| *name).collect()
+    }
+
     fn unknown(&self, field: &str) -> CliError {
-        let names: Vec<&str> = self.all.iter().map(|(name, _)| *name).collect();
+        let names = self.names();
         let error = CliError::usage(format!("--fields: unknown field {field:?}"));
         let error = match nearest(field, names.iter().copied()) {
             Some(near) => error.help(format!("did you mean {near}?")),
@@ -224,12 +252,27 @@ mod tests {
             primary_ip: ip.into(),
             ..wire::MachineEntity::default()
         };
-        let machines =
-            MachineLabels::new(&[machine("282f949fc0de", "10.0.0.1"), machine("m2", "")]);
+        let named = |id: &str, name: &str| wire::MachineEntity {
+            metadata: [("name".to_owned(), name.to_owned())].into(),
+            hostname: "host".into(),
+            ..machine(id, "10.0.0.3")
+        };
+        let machines = MachineLabels::new(&[
+            machine("282f949fc0de", "10.0.0.1"),
+            machine("m2", ""),
+            named("c3f0aa112233", "dev-1"),
+            named("c3f0aa112244", ""),
+            named("d6", "twin"),
+            named("e7", "twin"),
+        ]);
         for (id, full, expected) in [
             ("282f949fc0de", false, "282f949f.../10.0.0.1"),
             ("282f949fc0de", true, "282f949fc0de/10.0.0.1"),
             ("m2", false, "m2"),
+            ("c3f0aa112233", false, "dev-1/10.0.0.3"),
+            ("c3f0aa112233", true, "c3f0aa112233/10.0.0.3"),
+            ("c3f0aa112244", false, "host/10.0.0.3"),
+            ("d6", false, "d6/10.0.0.3"),
             ("away", true, "away"),
             ("", false, "-"),
         ] {
@@ -249,10 +292,9 @@ mod tests {
     };
 
     fn table(fields: Option<&str>, full: bool, rows: &[(&'static str, &'static str)]) -> String {
-        let args =
-            ListArgs { full, no_legend: false, fields: fields.map(str::to_owned), watch: false };
+        let args = ListArgs { full, fields: fields.map(str::to_owned), ..ListArgs::default() };
         let mut text = Vec::new();
-        match COLUMNS.table(&args, rows, Some("reason"), Colour::Off) {
+        match COLUMNS.table(&args, rows, Some("reason"), TableStyle::PLAIN) {
             Ok(table) => return table,
             Err(error) => error.print(&mut text).unwrap(),
         }

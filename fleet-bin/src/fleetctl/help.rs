@@ -39,6 +39,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Inspection",
         &[
+            "top",
             "list-units",
             "list-unit-files",
             "history",

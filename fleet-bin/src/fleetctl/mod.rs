@@ -4,7 +4,7 @@
 //! |---|---|
 //! | parse the arguments | `args`, `help`, `session::settings` |
 //! | authenticate to the daemon and verify it | `session::credentials` |
-//! | resolve unit arguments | `args::ranges`, `select` |
+//! | resolve unit arguments | `args::ranges`, `select`, `unit_filter` |
 //! | read and check local unit files | `local`, `colocation`, `manager_check` |
 //! | query the cluster, or open its store | `session` |
 //! | connect through ssh | `session::{ssh, tunnel}` |
@@ -12,6 +12,7 @@
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
 //! | find problems | `diagnosis`, `ignored_options`, `outdated`, `rebalance_status` |
 //! | run commands | `commands`, `follow`, `job_follow`, `job_output` |
+//! | complete words | `completion` |
 //! | print results | `report`, `columns`, `format` |
 //! | report progress | `progress` |
 //!
@@ -20,6 +21,7 @@
 pub(crate) mod args;
 mod colocation;
 mod commands;
+mod completion;
 mod concurrent;
 mod diagnosis;
 mod follow;
@@ -39,6 +41,7 @@ mod report;
 mod resolve;
 mod select;
 mod session;
+mod unit_filter;
 mod wait;
 mod wait_state;
 
@@ -51,6 +54,7 @@ use clap::FromArgMatches;
 use fleet_agent::SystemClock;
 
 use crate::ui::error::{CliError, Exit};
+use crate::ui::global_args::Format;
 use crate::ui::output::Output;
 use crate::ui::table::Colour;
 use args::flags::Flags;
@@ -104,6 +108,11 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
         help::command().print_help()?;
         return Ok(Exit::Success);
     };
+    if let Command::CompleteWords(args) = &command {
+        let found = completion::candidates(args, environment);
+        Output::on_stdout(Format::Table).raw(found.as_bytes())?;
+        return Ok(Exit::Success);
+    }
     let settings = Settings::new(&cli.global, environment)?;
     if settings.debug {
         trace_to_stderr();

@@ -104,8 +104,14 @@ fn deduplicate(selected: Vec<UnitArg>, named: &[UnitArg]) -> Vec<UnitArg> {
 
 /// Returns whether the argument is a pattern. An argument with `/` is a path, in which the shell
 /// has already expanded patterns.
-fn is_pattern(arg: &str) -> bool {
+pub(super) fn is_pattern(arg: &str) -> bool {
     arg.contains(['*', '?', '[']) && !arg.contains('/')
+}
+
+/// Reads a pattern.
+pub(super) fn parse_pattern(arg: &str) -> Result<Pattern, CliError> {
+    arg.parse()
+        .map_err(|error| CliError::usage(format!("{arg:?} is not a valid pattern")).because(error))
 }
 
 fn matching(
@@ -113,9 +119,7 @@ fn matching(
     units: &[wire::UnitEntity],
     filter: DesiredFilter,
 ) -> Result<Vec<UnitArg>, CliError> {
-    let pattern: Pattern = arg.parse().map_err(|error| {
-        CliError::usage(format!("{arg:?} is not a valid pattern")).because(error)
-    })?;
+    let pattern = parse_pattern(arg)?;
     let name = |unit: &wire::UnitEntity| unit.name.parse::<UnitName>().ok();
     let matches = |unit: &&wire::UnitEntity| {
         name(unit).is_some_and(|name| !name.is_template() && pattern.matches(&name))

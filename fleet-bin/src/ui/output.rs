@@ -9,7 +9,10 @@ use serde_json::Value;
 use super::error::CliError;
 use super::global_args::Format;
 use super::sanitize::{sanitize_for_terminal, sanitize_json, sanitize_line, sanitize_painted};
-use super::table::{Colour, clean};
+use super::table::{Colour, Spacing, TableStyle, clean};
+
+/// Assumed width of a terminal of unknown size.
+const DEFAULT_COLUMNS: usize = 80;
 
 /// A result with a name.
 pub(crate) trait Record: Serialize {
@@ -51,6 +54,15 @@ impl<W: Write> Output<W> {
     /// Returns the selected format.
     pub(crate) fn format(&self) -> Format {
         self.format
+    }
+
+    /// Returns how to print a table. On a terminal, it depends on the present width.
+    pub(crate) fn table_style(&self) -> TableStyle {
+        let spacing = match self.is_terminal {
+            true => Spacing::Blanks(terminal_columns()),
+            false => Spacing::Tabs,
+        };
+        TableStyle { colour: self.colour, spacing }
     }
 
     /// Returns whether text for people is coloured.
@@ -176,6 +188,15 @@ impl<W: Write> Output<W> {
         };
         self.raw(text.as_bytes())
     }
+}
+
+/// Returns the width of standard output: that of the variable `COLUMNS`, or else of the terminal.
+fn terminal_columns() -> usize {
+    let is_width = |columns: &usize| *columns > 0;
+    let variable = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let of_terminal =
+        || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|it| it.ws_col.into());
+    variable.filter(is_width).or_else(|| of_terminal().filter(is_width)).unwrap_or(DEFAULT_COLUMNS)
 }
 
 fn to_json<R: Serialize>(record: &R) -> Result<Value, CliError> {

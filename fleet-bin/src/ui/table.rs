@@ -1,17 +1,35 @@
-//! Tables padded with tabs, in the layout that scripts for fleet v1 expect, and colours.
+//! Tables, and colours.
 //!
-//! Each cell is followed by as many tabs as lead to the next column; only the last cell of a row
-//! has none. A script that uses `cut` must first merge these tabs with `tr -s '\t'`, but `awk`
-//! works as it is.
+//! On a terminal, blanks separate the columns, and no row is wider than the terminal. Elsewhere,
+//! tables are padded with tabs, in the layout that scripts for fleet v1 expect: each cell is
+//! followed by as many tabs as lead to the next column; only the last cell of a row has none. A
+//! script that uses `cut` must first merge these tabs with `tr -s '\t'`, but `awk` works as it is.
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr;
 
 use super::sanitize::sanitize_for_terminal;
 
 /// Distance of tab stops, in columns.
 const TAB: usize = 8;
+
+/// Distance of columns without tabs.
+const GAP: &str = "  ";
+
+/// Width to which each column is reduced before any column is reduced further.
+const LEGIBLE: usize = 20;
+
+/// Least width of a column, unless all its cells are shorter.
+const SHORTEST: usize = 4;
+
+/// Columns that are cut before the others, in this order. Columns that are not listed follow, the
+/// last one first.
+const CUT_FIRST: [&str; 14] = [
+    "reason", "desc", "metadata", "offers", "result", "last", "units", "event", "version", "hash",
+    "machine", "target", "tmachine", "unit",
+];
 
 /// Columns that show states, which are coloured.
 const STATES: [&str; 4] = ["load", "active", "sub", "state"];
@@ -19,29 +37,72 @@ const STATES: [&str; 4] = ["load", "active", "sub", "state"];
 /// Text of an empty cell.
 pub(crate) const NOTHING: &str = "-";
 
-/// Formats rows as a table. If `legend` is set, the first line is the names of the columns in upper
-/// case.
+/// How to print a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableStyle {
+    /// Colour of the states.
+    pub(crate) colour: Colour,
+    /// Distance between the columns, and their width.
+    pub(crate) spacing: Spacing,
+}
+
+/// Distance between the columns of a table, and their width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spacing {
+    /// Tabs lead to the next column, as in fleet v1.
+    Tabs,
+    /// Blanks lead to the next column, and no row is wider than this number of columns.
+    Blanks(usize),
+}
+
+impl TableStyle {
+    /// Tabs, and no colours.
+    pub(crate) const PLAIN: Self = Self { colour: Colour::Off, spacing: Spacing::Tabs };
+
+    /// Removes the limit of the width.
+    pub(crate) fn uncut(self) -> Self {
+        match self.spacing {
+            Spacing::Tabs => self,
+            Spacing::Blanks(_) => Self { spacing: Spacing::Blanks(usize::MAX), ..self },
+        }
+    }
+}
+
+/// Formats rows as a table without colours. If `legend` is set, the first line is the names of the
+/// columns in upper case.
 ///
 /// Each row has one cell for each column. Newlines and tabs in cells become blanks.
 pub(crate) fn layout(columns: &[&str], legend: bool, rows: &[Vec<String>]) -> String {
-    painted(columns, legend, rows, Colour::Off)
+    painted(columns, legend, rows, TableStyle::PLAIN)
 }
 
-/// Like [`layout`], with the states in `colour`.
+/// Like [`layout`], in a style.
 pub(crate) fn painted(
     columns: &[&str],
     legend: bool,
     rows: &[Vec<String>],
-    colour: Colour,
+    style: TableStyle,
 ) -> String {
-    let paint: Vec<Colour> =
-        columns.iter().map(|it| if STATES.contains(it) { colour } else { Colour::Off }).collect();
+    let paint: Vec<Colour> = columns
+        .iter()
+        .map(|it| if STATES.contains(it) { style.colour } else { Colour::Off })
+        .collect();
     let header = columns.iter().map(|column| column.to_uppercase()).collect();
     let header: Option<Vec<String>> = legend.then_some(header);
     let rows: Vec<Vec<String>> =
         header.iter().chain(rows).map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
-    let widths = widths(columns.len(), &rows);
-    rows.iter().map(|row| line(row, &widths, &paint)).collect()
+    let widest = widest(columns.len(), &rows);
+    match style.spacing {
+        Spacing::Tabs => {
+            let stops: Vec<usize> =
+                widest.iter().map(|width| (width + 1).next_multiple_of(TAB)).collect();
+            rows.iter().map(|row| tabbed_line(row, &stops, &paint)).collect()
+        }
+        Spacing::Blanks(limit) => {
+            let widths = fitting_widths(columns, widest, limit);
+            rows.iter().map(|row| aligned_line(row, &widths, &paint)).collect()
+        }
+    }
 }
 
 /// Returns `text` as a cell; a dash if the text is `None` or empty.
@@ -50,20 +111,47 @@ pub(crate) fn cell(text: Option<impl Into<String>>) -> String {
     text.unwrap_or_else(|| NOTHING.to_owned())
 }
 
-/// Returns the width of each column: that of its widest cell plus at least one blank, rounded up to
-/// a tab stop.
-fn widths(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
+/// Returns the width of the widest cell of each column.
+fn widest(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
     let widest =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
-    (0..columns).map(|column| (widest(column).unwrap_or(0) + 1).next_multiple_of(TAB)).collect()
+    (0..columns).map(|column| widest(column).unwrap_or(0)).collect()
 }
 
-fn line(row: &[String], widths: &[usize], paint: &[Colour]) -> String {
+/// Reduces the widths of columns until a row fits into `limit`. The least important columns are
+/// reduced first: to a legible width, and if this is not enough, to a few characters. If even this
+/// is too wide, the last columns are omitted.
+pub(crate) fn fitting_widths(columns: &[&str], mut widths: Vec<usize>, limit: usize) -> Vec<usize> {
+    let total = |widths: &[usize]| {
+        widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1)
+    };
+    let importance = |at: &usize| {
+        let place = CUT_FIRST.iter().position(|name| *name == columns[*at]);
+        (place.unwrap_or(CUT_FIRST.len()), std::cmp::Reverse(*at))
+    };
+    let mut order: Vec<usize> = (0..widths.len()).collect();
+    order.sort_by_key(importance);
+    for least in [LEGIBLE, SHORTEST] {
+        for at in &order {
+            let excess = total(&widths).saturating_sub(limit);
+            widths[*at] -= excess.min(widths[*at].saturating_sub(least));
+        }
+    }
+    while widths.len() > 1 && total(&widths) > limit {
+        widths.pop();
+    }
+    if let [only] = &mut widths[..] {
+        *only = limit.min(*only);
+    }
+    widths
+}
+
+fn tabbed_line(row: &[String], stops: &[usize], paint: &[Colour]) -> String {
     let mut text = String::new();
-    for (column, ((cell, column_width), colour)) in row.iter().zip(widths).zip(paint).enumerate() {
+    for (column, ((cell, stop), colour)) in row.iter().zip(stops).zip(paint).enumerate() {
         text.push_str(&colour.state(cell));
         if column + 1 < row.len() {
-            let tabs = (column_width - width(cell)).div_ceil(TAB);
+            let tabs = (stop - width(cell)).div_ceil(TAB);
             text.extend(std::iter::repeat_n('\t', tabs));
         }
     }
@@ -71,8 +159,39 @@ fn line(row: &[String], widths: &[usize], paint: &[Colour]) -> String {
     text
 }
 
-fn width(cell: &str) -> usize {
-    cell.chars().count()
+fn aligned_line(row: &[String], widths: &[usize], paint: &[Colour]) -> String {
+    let mut text = String::new();
+    for (column, ((cell, column_width), colour)) in row.iter().zip(widths).zip(paint).enumerate() {
+        let shown = shorten(cell, *column_width);
+        text.push_str(&if shown == *cell { colour.state(cell) } else { shown.clone() });
+        if column + 1 < widths.len() {
+            text.extend(std::iter::repeat_n(' ', column_width - width(&shown)));
+            text.push_str(GAP);
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Returns the number of columns that a text takes on a terminal.
+pub(crate) fn width(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// Shortens a text to a number of columns. An ellipsis marks the omission.
+pub(crate) fn shorten(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut end = 0;
+    for (at, character) in text.char_indices() {
+        let next = at + character.len_utf8();
+        if width(&text[..next]) + 1 > columns {
+            break;
+        }
+        end = next;
+    }
+    if columns == 0 { String::new() } else { format!("{}…", text[..end].trim_end()) }
 }
 
 /// Returns the text on one line, sanitized for terminals.
@@ -157,7 +276,10 @@ mod tests {
     #[test]
     fn colours_do_not_change_the_padding() {
         let rows = [row(["failed", "active", "running"]), row(["b", "failed", "-"])];
-        let text = |colour| painted(&["unit", "active", "sub"], true, &rows, colour);
+        let text = |colour| {
+            let style = TableStyle { colour, ..TableStyle::PLAIN };
+            painted(&["unit", "active", "sub"], true, &rows, style)
+        };
         insta::assert_snapshot!(text(Colour::On).replace('\t', "→").replace('\u{1b}', "^"), @r"
         UNIT→ACTIVE→SUB
         failed→^[32mactive^[0m→running
@@ -174,6 +296,72 @@ mod tests {
         }
         let rows = [row(["1234567", "a"]), row(["12345678", "b"])];
         assert_eq!(layout(&["x", "y"], false, &rows), "1234567\t\ta\n12345678\tb\n");
+    }
+
+    #[test]
+    fn table_on_a_terminal_fits_its_width() {
+        let columns = ["unit", "machine", "active", "sub", "reason"];
+        let long = "a-unit-with-a-long-name.service";
+        let rows = [
+            row([long, "dev-1/10.0.0.1", "active", "running", NOTHING]),
+            row(["db.service", NOTHING, NOTHING, NOTHING, "no machine has gpu=yes"]),
+            row(["東京.service", "dev-2/10.0.0.2", "failed", "failed", "exited with status 3"]),
+        ];
+        let table = |limit| {
+            let style = TableStyle { spacing: Spacing::Blanks(limit), ..TableStyle::PLAIN };
+            painted(&columns, true, &rows, style)
+        };
+        let shown: Vec<String> = [usize::MAX, 80, 40, 8].map(table).into();
+        insta::assert_snapshot!(shown.join("\n"), @r"
+        UNIT                             MACHINE         ACTIVE  SUB      REASON
+        a-unit-with-a-long-name.service  dev-1/10.0.0.1  active  running  -
+        db.service                       -               -       -        no machine has gpu=yes
+        東京.service                     dev-2/10.0.0.2  failed  failed   exited with status 3
+
+        UNIT                       MACHINE         ACTIVE  SUB      REASON
+        a-unit-with-a-long-name.…  dev-1/10.0.0.1  active  running  -
+        db.service                 -               -       -        no machine has gpu=…
+        東京.service               dev-2/10.0.0.2  failed  failed   exited with status 3
+
+        UNIT         MAC…  ACTIVE  SUB      REA…
+        a-unit-wit…  dev…  active  running  -
+        db.service   -     -       -        no…
+        東京.servi…  dev…  failed  failed   exi…
+
+        UNIT
+        a-u…
+        db.…
+        東…
+        ");
+        for limit in 1..=120 {
+            let table = table(limit);
+            assert_eq!(table.lines().count(), 4);
+            let wide = table.lines().find(|line| width(line) > limit);
+            assert_eq!(wide, None, "{limit}");
+        }
+    }
+
+    #[test]
+    fn cut_states_have_no_colour() {
+        let style = TableStyle { colour: Colour::On, spacing: Spacing::Blanks(11) };
+        let text = painted(&["unit", "active"], false, &[row(["a.service", "failed"])], style);
+        assert_eq!(text, "a.s…  fail…\n");
+    }
+
+    #[test]
+    fn text_is_shortened_by_display_width() {
+        for (text, columns, expected) in [
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("ab cd", 4, "ab…"),
+            ("東京都", 6, "東京都"),
+            ("東京都", 5, "東京…"),
+            ("東京都", 4, "東…"),
+            ("ab", 1, "…"),
+            ("ab", 0, ""),
+        ] {
+            assert_eq!(shorten(text, columns), expected, "{text} {columns}");
+        }
     }
 
     #[test]

@@ -158,7 +158,7 @@ async fn typos_get_suggestions() {
 
       tip: a similar value exists: 'json'
 
-    Usage: fleetctl list-units [OPTIONS]
+    Usage: fleetctl list-units [OPTIONS] [UNIT]...
 
     For more information, try '--help'.
 

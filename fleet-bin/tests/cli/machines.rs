@@ -153,7 +153,7 @@ async fn drain_prints_json_and_the_rest_after_a_timeout() {
     ---
     error: the argument '--dry-run' cannot be used with '--wait'
 
-    Usage: fleetctl machine drain --dry-run <ID>
+    Usage: fleetctl machine drain --dry-run <MACHINE>
 
     For more information, try '--help'.
     ");
@@ -179,10 +179,10 @@ async fn machine_is_cordoned_until_it_is_uncordoned() {
     ]
     "#);
     assert_eq!(intent(&cluster), None);
-    insta::assert_snapshot!(cluster.run("machine cordon m3").await, @"
+    insta::assert_snapshot!(cluster.run("machine cordon m3").await, @r"
     exit 1
     ---
-    fleetctl: no present machine has an ID that starts with m3
+    fleetctl: no present machine has an ID or name that starts with m3
     help: did you mean m1?
     ");
     let away = "00000000000000000000000000000000";

@@ -3,6 +3,7 @@
 
 mod apply;
 mod cluster;
+mod completion;
 mod docs;
 mod drop_ins;
 mod errors;
@@ -16,6 +17,7 @@ mod lists;
 mod machines;
 mod monitor;
 mod plan;
+mod pty;
 mod racing_store;
 mod rebalance;
 mod relay;
@@ -27,5 +29,6 @@ mod ssh;
 mod start;
 mod stop;
 mod terminal;
+mod top;
 mod usage;
 mod wait;

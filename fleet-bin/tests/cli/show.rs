@@ -176,10 +176,10 @@ async fn journal_comes_from_the_chosen_machine() {
     fleetctl: several machine IDs start with m
     help: give a longer part of one ID: m1, m2
     ");
-    insta::assert_snapshot!(cluster.run("journal --machine fra all").await, @"
+    insta::assert_snapshot!(cluster.run("journal --machine fra all").await, @r"
     exit 1
     ---
-    fleetctl: no present machine has an ID that starts with fra
+    fleetctl: no present machine has an ID or name that starts with fra
     help: did you mean far?
     ");
     let far = cluster.run("journal --machine far all").await;

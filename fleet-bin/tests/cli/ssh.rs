@@ -178,7 +178,7 @@ async fn ssh_runs_a_command_on_the_machine() {
     insta::assert_snapshot!(run(&cluster, "ssh wbe").await, @r#"
     exit 1
     ---
-    fleetctl: no present machine has an ID that starts with wbe
+    fleetctl: no present machine has an ID or name that starts with wbe
     help: "fleetctl list-machines" shows the present machines
     help: did you mean web.service?
     "#);

@@ -1,76 +1,14 @@
 //! Output on a terminal: the live line, also after a resize and at the end, and colours.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Instant;
-
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::cluster::{CONTROL_SEQUENCES, Cluster};
 use crate::fake_engine::Role;
 use crate::fleetctl::{DEADLINE, command};
+use crate::pty::Terminal;
 
 /// Sequence that erases the live line.
 const ERASE: &str = "\r\x1b[K";
-
-/// A pseudoterminal, and all bytes written to it.
-struct Terminal {
-    master: OwnedFd,
-    written: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
-
-impl Terminal {
-    /// Opens a terminal of this width. The file is the end for the program.
-    fn open(columns: u16) -> (Self, File) {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let slave = File::options().read(true).write(true).open(name).unwrap();
-        let written: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (reader, read) = (master.try_clone().unwrap(), Arc::clone(&written));
-        let reader = std::thread::spawn(move || {
-            let (mut reader, mut bytes) = (File::from(reader), [0; 4096]);
-            // Reading fails after the other end is closed.
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                read.lock().unwrap().extend_from_slice(&bytes[..count]);
-            }
-        });
-        let terminal = Self { master, written, reader };
-        terminal.resize(columns);
-        (terminal, slave)
-    }
-
-    fn resize(&self, columns: u16) {
-        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.master, size).unwrap();
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
-    }
-
-    /// Waits until the other end is closed, and returns all bytes written.
-    async fn wait_until_closed(&self) -> String {
-        self.wait_until("the program exits", |_| self.reader.is_finished()).await;
-        self.text().replace("\r\n", "\n")
-    }
-
-    /// Waits until the written text meets a condition.
-    async fn wait_until(&self, what: &str, reached: impl Fn(&str) -> bool) {
-        let deadline = Instant::now() + DEADLINE;
-        while !reached(&self.text()) {
-            assert!(Instant::now() < deadline, "timeout: {what}: {:?}", self.text());
-            tokio::task::yield_now().await;
-        }
-    }
-}
 
 /// Returns the width of the last live line.
 fn last_width(text: &str) -> usize {
@@ -82,16 +20,16 @@ async fn live_line_fits_the_terminal_and_is_erased_on_ctrl_c() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service"]);
     cluster.roles.set("web.service", Role::Starting);
-    let (terminal, slave) = Terminal::open(60);
+    let (terminal, slave) = Terminal::open(60, 24);
     let mut command = command(cluster.folder(), &cluster.endpoint(), "start web");
     let fleetctl = command.stderr(slave).spawn().unwrap();
     // Only the program may hold the other end, so that its exit closes it.
     drop(command);
     terminal.wait_until("there is a live line", |text| text.contains("waiting for web")).await;
     assert!((21..60).contains(&last_width(&terminal.text())), "{:?}", terminal.text());
-    terminal.resize(20);
+    terminal.resize(20, 24);
     terminal.wait_until("the line fits again", |text| last_width(text) == 19).await;
-    terminal.resize(200);
+    terminal.resize(200, 24);
     terminal.wait_until("there is room again", |text| last_width(text) > 20).await;
     let pid = Pid::from_raw(fleetctl.id().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
@@ -114,11 +52,14 @@ async fn colours_follow_terminal_and_environment() {
     let plain = "bad.service\tfailed\nweb.service\tactive\n";
     let coloured = "bad.service\t\u{1b}[1m\u{1b}[31mfailed\u{1b}[0m\n\
                     web.service\t\u{1b}[32mactive\u{1b}[0m\n";
+    // On a terminal, blanks separate the columns.
+    let (blank_plain, blank_coloured) = (plain.replace('\t', "  "), coloured.replace('\t', "  "));
+    let (blank_plain, blank_coloured) = (blank_plain.as_str(), blank_coloured.as_str());
     for (is_terminal, variables, expected) in [
-        (true, &[("TERM", "xterm")] as &[_], coloured),
-        (true, &[("TERM", "dumb")], plain),
-        (true, &[("TERM", "xterm"), ("NO_COLOR", "1")], plain),
-        (true, &[("TERM", "xterm"), ("CLICOLOR", "0")], plain),
+        (true, &[("TERM", "xterm")] as &[_], blank_coloured),
+        (true, &[("TERM", "dumb")], blank_plain),
+        (true, &[("TERM", "xterm"), ("NO_COLOR", "1")], blank_plain),
+        (true, &[("TERM", "xterm"), ("CLICOLOR", "0")], blank_plain),
         (false, &[("TERM", "xterm")], plain),
         (false, &[("CLICOLOR_FORCE", "1")], coloured),
         (false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], plain),
@@ -138,7 +79,7 @@ async fn colours_follow_terminal_and_environment() {
 }
 
 async fn printed_on_a_terminal(mut command: tokio::process::Command) -> String {
-    let (terminal, slave) = Terminal::open(80);
+    let (terminal, slave) = Terminal::open(80, 24);
     let ended = command.stdout(slave).status();
     assert!(tokio::time::timeout(DEADLINE, ended).await.unwrap().unwrap().success());
     drop(command);
@@ -186,17 +127,52 @@ async fn destroying_a_pattern_asks_on_a_terminal() {
     cluster.write_sleepers(&["a.service", "b.service"]);
     cluster.run("submit a b").await.ok();
     for (answer, code) in [("n\n", 1), ("y\n", 0)] {
-        let (terminal, slave) = Terminal::open(80);
+        let (terminal, slave) = Terminal::open(80, 24);
         let mut command = command(cluster.folder(), &cluster.endpoint(), "destroy *");
         let stdin = slave.try_clone().unwrap();
         let mut fleetctl = command.stdin(stdin).stderr(slave).spawn().unwrap();
         drop(command);
         let question = "Destroy 2 units: a.service, b.service? [y/N] ";
         terminal.wait_until("the question", |text| text.contains(question)).await;
-        rustix::io::write(&terminal.master, answer.as_bytes()).unwrap();
+        terminal.type_text(answer);
         let status = tokio::time::timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
         assert_eq!(status.code(), Some(code), "{answer:?}: {}", terminal.text());
         let is_left = !cluster.desired("a.service").await.is_empty();
         assert_eq!(is_left, code == 1, "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_fit_the_terminal() {
+    let cluster = Cluster::start(&["m1", "282f949fc0de4711"]).await;
+    let long = "a-service-with-a-rather-long-name@1.service";
+    cluster.write_sleepers(&[long, "far.service"]);
+    cluster.roles.set("far.service", Role::Unplaceable);
+    cluster.run(&format!("start {long}")).await.ok();
+    cluster.run("start --no-block far").await.ok();
+    cluster.wait_until(|it| it.reason("far.service").is_some()).await;
+    let printed = async |line: &str, columns: Option<&str>| {
+        let mut command = command(cluster.folder(), &cluster.endpoint(), line);
+        command.env("TERM", "dumb").envs(columns.map(|columns| ("COLUMNS", columns)));
+        printed_on_a_terminal(command).await
+    };
+    insta::assert_snapshot!(printed("list-units", None).await, @r"
+    UNIT                          MACHINE      ACTIVE  SUB      REASON
+    a-service-with-a-rather-lon…  m1/10.0.0.1  active  running  -
+    far.service                   -            -       -        no machine is prese…
+    ");
+    insta::assert_snapshot!(printed("list-units", Some("50")).await, @r"
+    UNIT                  MACH…  ACTIVE  SUB      REA…
+    a-service-with-a-ra…  m1/1…  active  running  -
+    far.service           -      -       -        no…
+    ");
+    let full = printed("list-units --full --fields unit,machine,hash,reason", None).await;
+    assert!(full.contains(long) && full.lines().any(|line| line.len() > 80), "{full}");
+    for columns in ["20", "40", "80", "120"] {
+        for list in ["list-units", "list-unit-files", "list-machines"] {
+            let printed = printed(list, Some(columns)).await;
+            let wide = printed.lines().find(|it| it.chars().count() > columns.parse().unwrap());
+            assert_eq!(wide, None, "{list} {columns}");
+        }
     }
 }

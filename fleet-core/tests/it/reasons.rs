@@ -228,28 +228,176 @@ fn rules_have_the_names_of_their_options() {
     assert_eq!(Rule::from_name("machineid"), None);
 }
 
-#[test]
-fn summary_is_one_clause_without_examples() {
-    let machine: MachineId = "1".repeat(32).parse().unwrap();
-    let refusal = Refusal::Cordon {};
-    let refused = |machines| Tally {
+/// Returns the summary of a reason in which rules refuse machines, in the order given.
+fn summary_of(refusals: &[(u32, &Refusal)], nearest: Option<(&str, &Refusal)>) -> String {
+    let tally = |at: usize, machines: u32, refusal: &Refusal| Tally {
         machines,
-        example: machine.clone(),
+        example: machine(&format!("m{at}")),
         unit: None,
         refusal: refusal.clone(),
     };
-    let no_machine = |tallies| {
-        let near =
-            NearestMachine { machine: machine.clone(), unit: None, refusal: refusal.clone() };
-        Reason::NoMachineFits { machines: 3, tallies, nearest: Some(near) }.summary()
+    let tallies =
+        refusals.iter().enumerate().map(|(at, (machines, it))| tally(at, *machines, it)).collect();
+    let nearest = nearest.map(|(id, refusal)| NearestMachine {
+        machine: machine(id),
+        unit: None,
+        refusal: refusal.clone(),
+    });
+    let machines = refusals.iter().map(|(machines, _)| machines).sum();
+    Reason::NoMachineFits { machines, tallies, nearest }.summary()
+}
+
+#[test]
+fn summary_of_one_rule_is_one_clause() {
+    let summaries = refusals().into_iter().map(|(_, refusal)| {
+        let [alone, many] = [1, 3].map(|machines| summary_of(&[(machines, &refusal)], None));
+        format!("{}\n  1: {alone}\n  3: {many}", refusal.rule_name())
+    });
+    insta::assert_snapshot!(summaries.collect::<Vec<_>>().join("\n"), @r"
+    Conflicts
+      1: conflicts with web@1.service
+      3: conflicts with web@* on every machine
+    MachineMetadata
+      1: no machine has region=us-east-1 or us-west-1
+      3: no machine has region=us-east-1 or us-west-1
+    MachineMetadata
+      1: no machine has region=us-east-1 or us-west-1
+      3: no machine has region=us-east-1 or us-west-1
+    Conflicts
+      1: conflicts with web@1.service
+      3: conflicts with a unit on every machine
+    MachineOf
+      1: db.service is on no machine
+      3: db.service is on no machine
+    Replaces
+      1: old.service cannot leave its machine
+      3: old.service cannot leave its machine
+    Replaces
+      1: old.service replaces it
+      3: old.service replaces it on every machine
+    Cordon
+      1: the only machine is cordoned
+      3: all machines are cordoned
+    MachineMetadataExpr
+      1: no machine matches cores > 8 or exists gpu
+      3: no machine matches cores > 8 or exists gpu
+    MachineOf
+      1: no machine has db@*.service
+      3: no machine has db@*.service
+    MaxPerMachine
+      1: MaxPerMachine=2 is reached
+      3: MaxPerMachine=2 is reached on every machine
+    Reserve
+      1: no machine has 2G of memory free
+      3: no machine has 2G of memory free
+    Reserve
+      1: no machine has 1.5 of cpu free
+      3: no machine has 1.5 of cpu free
+    licence
+      1: licence: no licence for it
+      3: the rule licence refuses all machines
+    licence
+      1: licence: the licence has ended
+      3: the rule licence refuses all machines
+    quota
+      1: quota: the customer has no more
+      3: the rule quota refuses all machines
+    MachineID
+      1: machine 148a18ff is not present
+      3: machine 148a18ff is not present
+    ");
+}
+
+#[test]
+fn summary_of_two_rules_counts_machines() {
+    let cordon = Refusal::Cordon {};
+    let others = refusals().into_iter().filter(|(_, refusal)| *refusal != cordon);
+    let summaries = others.map(|(_, refusal)| summary_of(&[(1, &cordon), (3, &refusal)], None));
+    let summaries: Vec<String> = summaries.collect();
+    assert!(summaries.iter().all(|text| text.chars().count() <= 72));
+    insta::assert_snapshot!(summaries.join("\n"), @r"
+    no machine fits: 3 have a conflicting unit, 1 is cordoned
+    no machine fits: 3 of 4 lack region=us-east-1 or us-west-1
+    no machine fits: 3 of 4 lack region=us-east-1 or us-west-1
+    no machine fits: 3 have a conflicting unit, 1 is cordoned
+    no machine fits: 3 lack db.service, 1 is cordoned
+    no machine fits: 3 cannot release old.service, 1 is cordoned
+    no machine fits: 3 of 4 have old.service, a replacement
+    no machine fits: 3 of 4 do not match cores > 8 or exists gpu
+    no machine fits: 3 lack db@*.service, 1 is cordoned
+    no machine fits: 3 of 4 have reached MaxPerMachine=2
+    no machine fits: 3 lack 2G of free memory, 1 is cordoned
+    no machine fits: 3 lack 1.5 of free cpu, 1 is cordoned
+    no machine fits: 3 are refused by licence, 1 is cordoned
+    no machine fits: 3 are refused by licence, 1 is cordoned
+    no machine fits: 3 are refused by quota, 1 is cordoned
+    no machine fits: 3 are not 148a18ff, 1 is cordoned
+    ");
+}
+
+#[test]
+fn summary_names_the_rules_that_refuse_most() {
+    let metadata = |key: &str, values: &[&str]| Refusal::MachineMetadata {
+        key: key.into(),
+        wanted: values.iter().map(|&value| value.to_owned()).collect(),
+        found: None,
     };
-    let first = format!("{} refuses 2: {refusal}", refusal.rule_name());
-    assert_eq!(no_machine(vec![refused(2)]), first);
-    assert_eq!(no_machine(vec![refused(2), refused(1)]), format!("{first}; ..."));
-    assert_eq!(no_machine(vec![]), "no machine fits");
-    assert_eq!(Reason::NoMachines.summary(), "no machine is present");
-    let limit = Reason::AttemptLimit.summary();
-    assert_eq!(limit, "the planner reached its limit of attempts");
-    let waits = Reason::MayStillRun { machine, limit: None }.summary();
-    assert_eq!(waits, "its machine 11111111 is not present, and may still run it");
+    let (gpu, zone) = (metadata("gpu", &["yes"]), metadata("zone", &["a"]));
+    let wide = metadata("region", &["us-east-1", "us-west-1", "eu-central-1", "eu-west-1"]);
+    let (cordon, memory) = (Refusal::Cordon {}, short_of(Resource::Memory, 4 << 30, 0, 1 << 30));
+    let cpu = short_of(Resource::Cpu, 500, 0, 4000);
+    let m7 = Refusal::MachineId { wanted: machine("m7") };
+    let on = |id: &'static str, refusal| Some((id, refusal));
+    for (refusals, nearest, expected) in [
+        (&[] as &[_], None, "no machine fits"),
+        (&[(2, &gpu)], on("m9", &gpu), "no machine has gpu=yes"),
+        (&[(2, &cordon), (3, &gpu)], None, "no machine fits: 3 lack gpu=yes, 2 are cordoned"),
+        (&[(1, &cordon), (1, &gpu)], None, "no machine fits: 1 is cordoned, 1 lacks gpu=yes"),
+        (&[(1, &cordon), (9, &gpu), (5, &memory)], None, "no machine fits: 9 of 15 lack gpu=yes"),
+        (&[(2, &wide)], None, "no machine has the required metadata"),
+        (&[(1, &wide)], None, "no machine has the required region"),
+        // The example does not speak for the other machines.
+        (&[(2, &gpu)], on("m9", &zone), "no machine has the required metadata"),
+        (&[(2, &memory)], on("m9", &cpu), "no machine has enough free resources"),
+        (
+            &[(1, &cordon), (2, &memory)],
+            on("m9", &cpu),
+            "no machine fits: 2 lack free resources, 1 is cordoned",
+        ),
+        // Only the machine that the unit requires is of interest.
+        (&[(4, &m7)], None, "machine m7 is not present"),
+        (&[(4, &m7), (1, &memory)], on("m7", &memory), "machine m7 lacks 4G of free memory"),
+        (&[(1, &cordon), (4, &m7)], on("m7", &cordon), "machine m7 is cordoned"),
+        (&[(2, &cordon), (4, &m7)], None, "no machine fits: 4 are not m7, 2 are cordoned"),
+    ] {
+        assert_eq!(summary_of(refusals, nearest), expected);
+    }
+}
+
+#[test]
+fn summary_of_other_reasons_is_one_clause() {
+    let long = |at: u32| unit(&format!("a-unit-with-a-rather-long-name-{at}.service"));
+    let cycle = Reason::Cycle { units: vec![long(1), long(2)] };
+    let summaries = reasons().into_iter().chain([cycle]).map(|reason| reason.summary());
+    insta::assert_snapshot!(summaries.collect::<Vec<_>>().join("\n"), @r"
+    no machine is present
+    machine 148a18ff lacks region=us-east-1 or us-west-1
+    conflicts with web@1.service
+    conflicts with web@1.service
+    conflicts with web@* on every machine
+    b.service: conflicts with web@* on every machine
+    b.service: conflicts with web@1.service
+    the planner reached its limit of attempts
+    MachineOf=db.service is an unknown unit
+    MachineOf=db.service is inactive
+    a.service and b.service are on different machines
+    MachineOf forms a cycle: a.service -> b.service -> a.service
+    MachineOf=db@*.service matches no other unit
+    MachineOf=db@*.service matches only inactive units
+    machine 148a18ff is not present, and Reschedule=never
+    machine 148a18ff is not present, and is awaited
+    machine c3f0aa11 is not present, but may still run it
+    machine c3f0aa11 is not present, but may still run it
+    MachineOf forms a cycle
+    ");
 }

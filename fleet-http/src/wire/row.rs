@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_core::TargetState;
 use serde::Serialize;
 
-use super::{Time, UnitEntity, UnitStateEntity};
+use super::{ReasonDetail, Time, UnitEntity, UnitStateEntity};
 
 /// A unit on a machine, or a unit without a reported state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -57,6 +57,9 @@ pub struct UnitRow {
     /// of the health check. Preceded by failures that count for `MoveAfterFailures=`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// Reason for having no machine, as data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason_detail: Option<ReasonDetail>,
     /// Short form of a reason for having no machine.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason_summary: String,
@@ -126,6 +129,7 @@ impl UnitRow {
         if let Some(row) = Self::from_job_or_schedule(&unit) {
             return row;
         }
+        let reason_detail = unit.reason_detail.filter(|_| unit.problem.is_empty());
         let (reason, reason_summary) = match (unit.problem.as_str(), unit.machine_id.as_str()) {
             ("", "") => (unit.reason, unit.reason_summary),
             ("", _) if unit.unknown_for.is_none() => {
@@ -144,6 +148,7 @@ impl UnitRow {
             machine: unit.machine_id,
             hash: unit.hash,
             reason,
+            reason_detail,
             reason_summary,
             ..Self::default()
         }

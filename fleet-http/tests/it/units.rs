@@ -49,7 +49,7 @@ async fn reason_summary_is_one_clause() {
     server.sleepers(&["a.service", "b.service"], "launched").await;
     server.decide(&[], &[("a.service", no_machine_fits())]).await;
     let fetched = server.get("/fleet/v1/units/a.service").await.json();
-    let summary = "MachineID refuses 1: the unit requires machine m9; ...";
+    let summary = "no machine fits: 2 lack disk=ssd, 1 is not m9";
     assert_eq!(fetched["reasonSummary"], summary);
     let listed = server.get("/fleet/v1/units").await.json();
     assert_eq!(listed["units"][0]["reasonSummary"], summary);

@@ -213,7 +213,7 @@ mod tests {
             ("strat", "'start'"),
             ("destory", "'destroy'"),
             ("list", "'list-units', 'list-unit-files', 'list-machines'"),
-            ("top", ""),
+            ("halt", ""),
             ("undo", ""),
             ("show", ""),
             ("enable", ""),
@@ -250,7 +250,11 @@ mod tests {
     fn invalid_value_error_has_help_and_usage() {
         for (line, help, usage) in [
             ("scale web@ x", "from 0 to 10000", "scale [OPTIONS] <TEMPLATE@> <N>"),
-            ("-o json machine drain m1 --keep-up=-1", "from 0 to", "machine drain [OPTIONS] <ID>"),
+            (
+                "-o json machine drain m1 --keep-up=-1",
+                "from 0 to",
+                "machine drain [OPTIONS] <MACHINE>",
+            ),
             ("start --wait=up web", "loaded, active, finished", "start [OPTIONS] <UNIT>..."),
             ("-o yaml list-units", "table, json", "list-units [OPTIONS]"),
         ] {

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -162,8 +163,8 @@ pub(crate) enum MachineCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct NamedArgs {
-    /// ID of the machine, or a prefix of it.
-    #[arg(value_name = "ID")]
+    /// ID or name of the machine; a prefix is enough.
+    #[arg(value_name = "MACHINE")]
     pub(crate) machine: String,
 }
 
@@ -271,8 +272,8 @@ pub(crate) struct LogsArgs {
     /// Print lines unchanged: without time, unit and machine, and with control characters.
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Print lines of this machine only; a prefix of its ID is enough.
-    #[arg(long, value_name = "ID")]
+    /// Print lines of the machine with this ID or name only; a prefix is enough.
+    #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,
 }
 
@@ -284,9 +285,9 @@ pub(crate) struct EventsArgs {
     /// Print events of this unit only.
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,
-    /// Print only events of the machine with this ID or ID prefix, and of units that arrive there
-    /// or leave.
-    #[arg(long, value_name = "ID")]
+    /// Print only events of the machine with this ID or name, and of units that arrive there or
+    /// leave; a prefix is enough.
+    #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,
     /// Exit after N events; a "resync" at the start counts.
     #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=u64::MAX))]
@@ -327,8 +328,8 @@ pub(crate) struct JournalArgs {
     /// Print lines unchanged: without their time, and with control characters.
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Print lines of this machine only; a prefix of its ID is enough.
-    #[arg(long, value_name = "ID")]
+    /// Print lines of the machine with this ID or name only; a prefix is enough.
+    #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,
     #[arg(long, hide = true)]
     sudo: bool,
@@ -337,8 +338,41 @@ pub(crate) struct JournalArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ListUnitsArgs {
+    /// Units to list, such as web (".service" is added) or 'web@*.service' [default: all]
+    #[arg(value_name = "UNIT")]
+    pub(crate) units: Vec<String>,
+    /// List only units with one of these states, such as failed, running, unknown or unhealthy.
+    #[arg(long, value_name = "STATE,…", value_delimiter = ',')]
+    pub(crate) state: Vec<String>,
+    /// List only units on the machine with this ID or name; a prefix is enough.
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) machine: Option<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListUnitFilesArgs {
+    /// Units to list, such as web (".service" is added) or 'web@*.service' [default: all]
+    #[arg(value_name = "UNIT")]
+    pub(crate) units: Vec<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListMachinesArgs {
+    /// Machines to list: prefixes of IDs or names, or patterns such as 'db-*' [default: all]
+    #[arg(value_name = "MACHINE")]
+    pub(crate) machines: Vec<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+#[derive(Debug, Default, Args)]
 pub(crate) struct ListArgs {
-    /// Print IDs and hashes in full.
+    /// Print IDs, hashes and reasons in full, and do not cut rows to the terminal's width.
     #[arg(short = 'l', long)]
     pub(crate) full: bool,
     /// Do not print the header.
@@ -364,8 +398,8 @@ pub(crate) struct UiArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SshArgs {
-    /// Connect to this machine; a prefix of its ID is enough.
-    #[arg(short, long, value_name = "ID", conflicts_with = "unit")]
+    /// Connect to the machine with this ID or name; a prefix is enough.
+    #[arg(short, long, value_name = "MACHINE", conflicts_with = "unit")]
     pub(crate) machine: Option<String>,
     /// Connect to the machine of this unit.
     #[arg(short, long, value_name = "UNIT")]
@@ -383,6 +417,26 @@ pub(crate) struct SshArgs {
         allow_hyphen_values = true
     )]
     pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompleteWordsArgs {
+    /// Line up to the cursor.
+    #[arg(long)]
+    pub(crate) line: Option<String>,
+    /// The part of the last word that the shell replaces [default: all of it]
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) current: Option<String>,
+    /// Words up to the cursor, if the line is not given.
+    #[arg(last = true)]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FdForwardArgs {
+    /// Path of the socket.
+    #[arg(value_name = "SOCKET")]
+    pub(crate) socket: PathBuf,
 }
 
 #[cfg(test)]

@@ -8,12 +8,15 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::fleetctl::args::Cli;
-use crate::fleetctl::{Context, help};
+use crate::fleetctl::{Context, completion, help};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Record;
 
 /// Runs `completions`.
 pub(super) fn completions(context: &mut Context, shell: Shell) -> Result<(), CliError> {
+    if let Some(script) = completion::script(shell) {
+        return context.output.raw(script.as_bytes());
+    }
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "fleetctl", &mut script);
     context.output.raw(&script)

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::logs::endless_document;
 use crate::fleetctl::Context;
 use crate::fleetctl::args::subcommands::EventsArgs;
-use crate::fleetctl::format::{MachineLabels, machine_label};
+use crate::fleetctl::format::{MachineLabels, given_name, machine_label};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
 use crate::ui::names::unit_arg;
@@ -159,7 +159,8 @@ fn text(event: &ClusterEvent) -> String {
             format!("state {} on {}: gone", state.name, machines.label(&state.machine_id, false))
         }
         ClusterEvent::Machine(machine) => {
-            let at = machine_label(&machine.id, &machine.primary_ip, false);
+            let name = given_name(machine).unwrap_or_default();
+            let at = machine_label(&machine.id, name, &machine.primary_ip, false);
             let intent = match machine.intent.as_str() {
                 "" => "present",
                 intent => intent,

@@ -16,7 +16,7 @@ use crate::fleetctl::session::{Session, decoded_source};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
-use crate::ui::table::{cell, layout};
+use crate::ui::table::{cell, layout, painted};
 use crate::ui::time::{date, relative};
 use crate::ui::unit_text::SourcePath;
 
@@ -130,7 +130,8 @@ pub(super) async fn revisions(context: &mut Context, args: &HistoryArgs) -> Resu
         })
         .collect();
     let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
-    let table = layout(&["revision", "hash", "written", ""], true, &cells);
+    let columns = &["revision", "hash", "written", ""];
+    let table = painted(columns, true, &cells, context.output.table_style());
     context.output.list(&rows, &table)
 }
 

@@ -16,7 +16,7 @@ use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
 use crate::ui::sanitize::sanitize_line;
-use crate::ui::table::{cell, layout};
+use crate::ui::table::{cell, layout, painted};
 use crate::ui::time::date;
 
 /// Pause between two polls of a schedule.
@@ -47,7 +47,8 @@ async fn list(context: &mut Context, args: &JobListArgs) -> Result<(), CliError>
     jobs.retain(|job| args.all || (!job.summary.has_ended && job.summary.phase != "not started"));
     let cells: Vec<Vec<String>> = jobs.iter().map(job_row).collect();
     let headings = &["unit", "phase", "attempt", "machine", "since", "result"];
-    context.output.list(&jobs, &layout(headings, true, &cells))?;
+    let table = painted(headings, true, &cells, context.output.table_style());
+    context.output.list(&jobs, &table)?;
     if jobs.is_empty() && count > 0 {
         context.progress.note(&format!("{count} jobs do not run; --all lists them"));
     }
@@ -145,7 +146,8 @@ pub(super) async fn schedule(
             let schedules = context.session.schedules().await?;
             let cells: Vec<Vec<String>> = schedules.iter().map(schedule_row).collect();
             let headings = &["unit", "event", "state", "next", "running", "last"];
-            context.output.list(&schedules, &layout(headings, true, &cells))?;
+            let table = painted(headings, true, &cells, context.output.table_style());
+            context.output.list(&schedules, &table)?;
         }
         ScheduleCommand::Status(args) => {
             let schedule = context.session.schedule(&unit_arg(&args.unit)?.name).await?;

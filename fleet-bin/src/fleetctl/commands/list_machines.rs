@@ -6,23 +6,22 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::subcommands::ListArgs;
+use crate::fleetctl::args::subcommands::ListMachinesArgs;
 use crate::fleetctl::diagnosis::is_draining;
-use crate::fleetctl::format::{Columns, offers, short_machine, unknown_for};
+use crate::fleetctl::format::{
+    Columns, MachineLabels, machine_label, offers, short_machine, unknown_for,
+};
+use crate::fleetctl::session::machines::matches_machine;
 use crate::ui::error::CliError;
 use crate::ui::output::Record;
 use crate::ui::table::cell;
 
-const COLUMNS: Columns<Row> = Columns {
+pub(super) const COLUMNS: Columns<Row> = Columns {
     all: &[
-        (
-            "machine",
-            |row, full| {
-                if full { row.machine.clone() } else { short_machine(&row.machine) }
-            },
-        ),
+        ("machine", |row, full| machine_label(&row.machine, &row.label, "", full)),
         ("ip", |row, _| cell(Some(row.ip.as_str()))),
         ("metadata", |row, _| cell(Some(pairs(&row.metadata)))),
+        ("hostname", |row, _| cell(Some(row.hostname.as_str()))),
         ("version", |row, _| cell(Some(row.version.as_str()))),
         ("offers", |row, _| cell(Some(offers(&row.offers)))),
         ("intent", |row, _| cell(Some(row.intent.as_str()))),
@@ -33,8 +32,13 @@ const COLUMNS: Columns<Row> = Columns {
 
 /// One machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Row {
+pub(super) struct Row {
     machine: String,
+    /// Name in the table: that of the machine, if no other machine has the same.
+    #[serde(skip)]
+    label: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    hostname: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     ip: String,
     metadata: BTreeMap<String, String>,
@@ -54,18 +58,25 @@ impl Record for Row {
     }
 }
 
-impl From<wire::MachineEntity> for Row {
-    fn from(machine: wire::MachineEntity) -> Self {
-        let wire::MachineEntity {
-            cordoned, id, intent, metadata, offers, primary_ip, version, ..
-        } = machine;
-        Self { machine: id, ip: primary_ip, metadata, version, offers, cordoned, intent }
-    }
+/// Returns the rows of machines.
+fn rows(machines: Vec<wire::MachineEntity>, labels: &MachineLabels) -> Vec<Row> {
+    let row = |machine: wire::MachineEntity| Row {
+        label: labels.name(&machine.id).to_owned(),
+        machine: machine.id,
+        hostname: machine.hostname,
+        ip: machine.primary_ip,
+        metadata: machine.metadata,
+        version: machine.version,
+        offers: machine.offers,
+        cordoned: machine.cordoned,
+        intent: machine.intent,
+    };
+    machines.into_iter().map(row).collect()
 }
 
 /// Runs the command.
-pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
-    COLUMNS.check(args)?;
+pub(crate) async fn run(context: &mut Context, args: &ListMachinesArgs) -> Result<(), CliError> {
+    COLUMNS.check(&args.list)?;
     let mut machines = context.session.machines().await?;
     if machines.iter().any(|machine| machine.intent == "drained") {
         let units = context.session.units().await?;
@@ -73,10 +84,16 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
             "draining".clone_into(&mut machine.intent);
         }
     }
-    let rows: Vec<Row> = machines.into_iter().map(Row::from).collect();
-    let table = COLUMNS.table(args, &rows, Some("intent"), context.output.colour())?;
+    let labels = MachineLabels::new(&machines);
+    let is_listed = |machine: &wire::MachineEntity| {
+        args.machines.is_empty() || args.machines.iter().any(|it| matches_machine(it, machine))
+    };
+    machines.retain(is_listed);
+    let rows = rows(machines, &labels);
+    let table = COLUMNS.table(&args.list, &rows, Some("intent"), context.output.table_style())?;
     context.output.list(&rows, &table)?;
-    for machine in context.session.absent_machines().await? {
+    let absent = context.session.absent_machines().await?;
+    for machine in absent.into_iter().filter(is_listed) {
         let lasting = unknown_for(machine.absent_for.unwrap_or_default());
         context.progress.note(&format!("{} is absent {lasting}", short_machine(&machine.id)));
     }
@@ -91,7 +108,8 @@ fn pairs(metadata: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::table::Colour;
+    use crate::fleetctl::args::subcommands::ListArgs;
+    use crate::ui::table::TableStyle;
 
     #[test]
     fn machine_table_matches_the_documentation() {
@@ -103,13 +121,16 @@ mod tests {
             ..wire::MachineEntity::default()
         };
         let metadata = [("region", "us-east-1"), ("diskType", "SSD")];
-        let rows: Vec<Row> =
-            [machine("282f949fc0de", "10.10.20.1", &metadata), machine("m2", "", &[])]
-                .map(Row::from)
-                .into();
+        let rows = rows(
+            vec![machine("282f949fc0de", "10.10.20.1", &metadata), machine("m2", "", &[])],
+            &MachineLabels::default(),
+        );
         let table = |full| {
-            let args = ListArgs { full, no_legend: false, fields: None, watch: false };
-            COLUMNS.table(&args, &rows, Some("intent"), Colour::Off).unwrap().replace('\t', "→")
+            let args = ListArgs { full, ..ListArgs::default() };
+            COLUMNS
+                .table(&args, &rows, Some("intent"), TableStyle::PLAIN)
+                .unwrap()
+                .replace('\t', "→")
         };
         insta::assert_snapshot!(table(false), @r"
         MACHINE→→IP→→METADATA
@@ -132,11 +153,11 @@ mod tests {
             intent: if cordoned { "drained".into() } else { String::new() },
             ..wire::MachineEntity::default()
         };
-        let rows: Vec<Row> =
-            [machine("m1", 1500, true), machine("m2", 0, false)].map(Row::from).into();
+        let machines = vec![machine("m1", 1500, true), machine("m2", 0, false)];
+        let rows = rows(machines, &MachineLabels::default());
         let table = |fields| {
-            let args = ListArgs { full: false, no_legend: false, fields, watch: false };
-            let table = COLUMNS.table(&args, &rows, Some("intent"), Colour::Off);
+            let args = ListArgs { fields, ..ListArgs::default() };
+            let table = COLUMNS.table(&args, &rows, Some("intent"), TableStyle::PLAIN);
             table.unwrap().replace('\t', "→")
         };
         insta::assert_snapshot!(table(None), @r"

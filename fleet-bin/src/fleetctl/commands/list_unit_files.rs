@@ -7,18 +7,19 @@ use fleet_unitfile::specifier::expand_fleet_specifiers;
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::subcommands::ListArgs;
+use crate::fleetctl::args::subcommands::ListUnitFilesArgs;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{Columns, MachineLabels, first_clause, machine_label, short_hash};
 use crate::fleetctl::outdated::outdated_instances;
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::source;
+use crate::fleetctl::unit_filter::NameFilter;
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
 use crate::ui::output::Record;
 use crate::ui::table::{NOTHING, cell};
 
-const COLUMNS: Columns<Row> = Columns {
+pub(super) const COLUMNS: Columns<Row> = Columns {
     all: &[
         ("unit", |row, _| row.unit.clone()),
         ("hash", |row, full| {
@@ -43,7 +44,7 @@ const COLUMNS: Columns<Row> = Columns {
 
 /// One unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-struct Row {
+pub(super) struct Row {
     unit: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     hash: String,
@@ -55,6 +56,9 @@ struct Row {
     machine: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     ip: String,
+    /// Name of the machine.
+    #[serde(rename = "machineName", skip_serializing_if = "String::is_empty")]
+    machine_name: String,
     global: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
@@ -81,6 +85,7 @@ impl Row {
             desired: unit.desired_state,
             current: unit.current_state,
             ip: machines.address(&unit.machine_id).to_owned(),
+            machine_name: machines.name(&unit.machine_id).to_owned(),
             machine: unit.machine_id,
             global: unit.global,
             description,
@@ -98,19 +103,21 @@ impl Row {
         if self.global {
             return "global".to_owned();
         }
-        machine_label(&self.machine, &self.ip, full)
+        machine_label(&self.machine, &self.machine_name, &self.ip, full)
     }
 }
 
 /// Runs the command.
-pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
-    COLUMNS.check(args)?;
+pub(crate) async fn run(context: &mut Context, args: &ListUnitFilesArgs) -> Result<(), CliError> {
+    COLUMNS.check(&args.list)?;
+    let names = NameFilter::new(&args.units)?;
     let session = &context.session;
     let (units, machines) = futures_util::try_join!(session.units(), session.machines())?;
     let machines = MachineLabels::new(&machines);
     let outdated = outdated_instances(session, &units).await?;
-    let rows: Vec<Row> = units.into_iter().map(|unit| Row::from_unit(unit, &machines)).collect();
-    let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
+    let units = units.into_iter().filter(|unit| names.matches(&unit.name));
+    let rows: Vec<Row> = units.map(|unit| Row::from_unit(unit, &machines)).collect();
+    let table = COLUMNS.table(&args.list, &rows, Some("reason"), context.output.table_style())?;
     context.output.list(&rows, &table)?;
     for instances in outdated {
         let (sentence, remedy) = (instances.sentence(), instances.remedy());
@@ -167,7 +174,8 @@ pub(super) async fn cat(context: &mut Context, args: &[String]) -> Result<(), Cl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::table::Colour;
+    use crate::fleetctl::args::subcommands::ListArgs;
+    use crate::ui::table::TableStyle;
 
     #[test]
     fn description_expands_instance_specifiers() {
@@ -220,13 +228,11 @@ mod tests {
         let rows: Vec<Row> =
             units.into_iter().map(|unit| Row::from_unit(unit, &machines)).collect();
         let table = |fields: Option<&str>| {
-            let args = ListArgs {
-                full: false,
-                no_legend: false,
-                fields: fields.map(str::to_owned),
-                watch: false,
-            };
-            COLUMNS.table(&args, &rows, Some("reason"), Colour::Off).unwrap().replace('\t', "→")
+            let args = ListArgs { fields: fields.map(str::to_owned), ..ListArgs::default() };
+            COLUMNS
+                .table(&args, &rows, Some("reason"), TableStyle::PLAIN)
+                .unwrap()
+                .replace('\t', "→")
         };
         insta::assert_snapshot!(table(None), @r"
         UNIT→→HASH→DSTATE→→STATE→→TARGET→→→REASON

@@ -5,21 +5,22 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use crate::fleetctl::Context;
-use crate::fleetctl::args::subcommands::ListArgs;
+use crate::fleetctl::args::subcommands::ListUnitsArgs;
 use crate::fleetctl::format::{
     Columns, MachineLabels, first_clause, machine_label, short_hash, unknown_for, with_health,
     without_name,
 };
+use crate::fleetctl::unit_filter::{NameFilter, retain_machine, retain_states};
 use crate::ui::error::CliError;
 use crate::ui::output::Record;
 use crate::ui::table::cell;
 use crate::ui::time::{date, relative};
 
-const COLUMNS: Columns<Row> = Columns {
+pub(super) const COLUMNS: Columns<Row> = Columns {
     all: &[
         ("unit", |row, _| row.unit.unit.clone()),
         ("load", |row, _| cell(Some(row.unit.load.as_str()))),
-        ("machine", |row, full| machine_label(&row.unit.machine, &row.ip, full)),
+        ("machine", |row, full| machine_label(&row.unit.machine, &row.machine_name, &row.ip, full)),
         ("active", |row, _| cell(Some(row.unit.active.as_str()))),
         ("sub", |row, _| cell(Some(row.sub()))),
         ("hash", |row, full| {
@@ -34,9 +35,12 @@ const COLUMNS: Columns<Row> = Columns {
 
 /// A row, with labels of its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-struct Row {
+pub(super) struct Row {
     #[serde(flatten)]
     unit: wire::UnitRow,
+    /// Name of the machine.
+    #[serde(rename = "machineName", skip_serializing_if = "String::is_empty")]
+    machine_name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     ip: String,
 }
@@ -70,13 +74,20 @@ impl Row {
 }
 
 /// Runs the command.
-pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
-    COLUMNS.check(args)?;
+pub(crate) async fn run(context: &mut Context, args: &ListUnitsArgs) -> Result<(), CliError> {
+    COLUMNS.check(&args.list)?;
+    let names = NameFilter::new(&args.units)?;
     let session = &context.session;
     let (units, states, machines) =
         futures_util::try_join!(session.units(), session.states(), session.machines())?;
-    let rows = rows(units, states, &MachineLabels::new(&machines));
-    let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
+    let mut rows = wire::unit_rows(units, states);
+    retain_states(&mut rows, &args.state)?;
+    if let Some(machine) = &args.machine {
+        retain_machine(&mut rows, machine, &machines)?;
+    }
+    rows.retain(|row| names.matches(&row.unit));
+    let rows = labelled(rows, &MachineLabels::new(&machines));
+    let table = COLUMNS.table(&args.list, &rows, Some("reason"), context.output.table_style())?;
     context.output.list(&rows, &table)
 }
 
@@ -88,20 +99,20 @@ fn since(time: Option<wire::Time>, full: bool) -> String {
     }
 }
 
-/// Returns the rows, ordered by unit name.
-fn rows(
-    units: Vec<wire::UnitEntity>,
-    states: Vec<wire::UnitStateEntity>,
-    machines: &MachineLabels,
-) -> Vec<Row> {
-    let rows = wire::unit_rows(units, states).into_iter();
-    rows.map(|unit| Row { ip: machines.address(&unit.machine).to_owned(), unit }).collect()
+/// Adds the names and addresses of machines.
+fn labelled(rows: Vec<wire::UnitRow>, machines: &MachineLabels) -> Vec<Row> {
+    let labelled = |unit: wire::UnitRow| {
+        let machine_name = machines.name(&unit.machine).to_owned();
+        Row { machine_name, ip: machines.address(&unit.machine).to_owned(), unit }
+    };
+    rows.into_iter().map(labelled).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::table::Colour;
+    use crate::fleetctl::args::subcommands::ListArgs;
+    use crate::ui::table::TableStyle;
 
     fn state(name: &str, machine: &str, active: &str, problem: &str) -> wire::UnitStateEntity {
         wire::UnitStateEntity {
@@ -138,14 +149,13 @@ mod tests {
         ])
     }
 
+    fn rows(units: Vec<wire::UnitEntity>, states: Vec<wire::UnitStateEntity>) -> Vec<Row> {
+        labelled(wire::unit_rows(units, states), &machines())
+    }
+
     fn table(rows: &[Row], fields: Option<&str>) -> String {
-        let args = ListArgs {
-            full: false,
-            no_legend: false,
-            fields: fields.map(str::to_owned),
-            watch: false,
-        };
-        COLUMNS.table(&args, rows, Some("reason"), Colour::Off).unwrap().replace('\t', "→")
+        let args = ListArgs { fields: fields.map(str::to_owned), ..ListArgs::default() };
+        COLUMNS.table(&args, rows, Some("reason"), TableStyle::PLAIN).unwrap().replace('\t', "→")
     }
 
     #[test]
@@ -154,7 +164,7 @@ mod tests {
             state("app.service", "282f949fc0de", "active", ""),
             state("app.service", "fd1d3e94beef", "active", ""),
         ];
-        let rows = rows(vec![unit("app.service", "launched", "", "")], states, &machines());
+        let rows = rows(vec![unit("app.service", "launched", "", "")], states);
         insta::assert_snapshot!(table(&rows, None), @r"
         UNIT→→MACHINE→→→ACTIVE→SUB
         app.service→282f949f.../10.10.20.1→active→running
@@ -179,7 +189,7 @@ mod tests {
             checked("b.service", "starting", ""),
             checked("c.service", "unhealthy", "GET http://a/: 503 Service Unavailable"),
         ];
-        let rows = rows(Vec::new(), states, &machines());
+        let rows = rows(Vec::new(), states);
         insta::assert_snapshot!(table(&rows, Some("unit,active,sub,reason")), @"
         UNIT→→ACTIVE→SUB→→→REASON
         a.service→active→running (healthy)→-
@@ -207,7 +217,7 @@ mod tests {
             state("a.service", "282f949fc0de", "failed", "ExecStart is missing"),
             state("b.service", "282f949fc0de", "active", ""),
         ];
-        let rows = rows(units, states, &machines());
+        let rows = rows(units, states);
         insta::assert_snapshot!(table(&rows, Some("unit,active,reason")), @r"
         UNIT→→ACTIVE→REASON
         a.service→failed→failed 2 times on 282f949f: restarts after 20 s, at 14:06:39 UTC; ...
@@ -242,7 +252,7 @@ mod tests {
                 ..state("exits.service", "282f949fc0de", "failed", "")
             },
         ];
-        let rows = rows(units, states, &machines());
+        let rows = rows(units, states);
         insta::assert_snapshot!(table(&rows, None), @r"
         UNIT→→MACHINE→→→ACTIVE→SUB→→REASON
         alone.service→-→→→-→-→→no machine is present

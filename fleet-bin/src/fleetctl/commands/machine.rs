@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::fleetctl::args::subcommands::{DrainArgs, MachineCommand};
 use crate::fleetctl::format::short_machine;
-use crate::fleetctl::session::is_complete_id;
+use crate::fleetctl::session::{Session, is_complete_id};
 use crate::fleetctl::{Context, format};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Record;
@@ -105,14 +105,27 @@ fn print_intent(
     context.output.finish()
 }
 
-async fn show(context: &mut Context, start: &str) -> Result<(), CliError> {
-    let machine = context.session.machine_named(start).await?;
-    let units = context.session.states_on(&machine.id).await?;
+/// Returns the text that `machine show` prints.
+///
+/// # Errors
+///
+/// The machine is not present, or a request failed.
+pub(super) async fn describe(session: &Session, name: &str) -> Result<String, CliError> {
+    Ok(load(session, name).await?.text())
+}
+
+async fn load(session: &Session, name: &str) -> Result<MachineRecord, CliError> {
+    let machine = session.machine_named(name).await?;
+    let units = session.states_on(&machine.id).await?;
     let drain = match machine.id.parse() {
-        Ok(id) if machine.intent == "drained" => context.session.drain_status(&id).await?,
+        Ok(id) if machine.intent == "drained" => session.drain_status(&id).await?,
         _ => None,
     };
-    let record = MachineRecord { machine, drain, units };
+    Ok(MachineRecord { machine, drain, units })
+}
+
+async fn show(context: &mut Context, name: &str) -> Result<(), CliError> {
+    let record = load(&context.session, name).await?;
     context.output.record(&record, &record.text())?;
     context.output.finish()
 }
@@ -121,6 +134,7 @@ impl MachineRecord {
     fn text(&self) -> String {
         let wire::MachineEntity {
             id,
+            hostname,
             primary_ip,
             version,
             metadata,
@@ -131,6 +145,7 @@ impl MachineRecord {
             ..
         } = &self.machine;
         let mut text = format!("{id}\n");
+        line(&mut text, "Host name", hostname);
         line(&mut text, "Address", primary_ip);
         line(&mut text, "Version", version);
         let pairs: Vec<_> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();

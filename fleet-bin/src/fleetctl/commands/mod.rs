@@ -22,6 +22,7 @@ mod ssh;
 mod start;
 mod status;
 mod stop;
+mod top;
 mod ui;
 mod upload;
 mod verify;
@@ -84,22 +85,25 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Verify(args) => verify::run(context, &args)?,
         Command::ListUnits(args) => {
             let run = async |context: &mut Context| list_units::run(context, &args).await;
-            list(context, args.watch, run).await?;
+            list(context, args.list.watch, run).await?;
         }
         Command::ListUnitFiles(args) => {
             let run = async |context: &mut Context| list_unit_files::run(context, &args).await;
-            list(context, args.watch, run).await?;
+            list(context, args.list.watch, run).await?;
         }
         Command::ListMachines(args) => {
             let run = async |context: &mut Context| list_machines::run(context, &args).await;
-            list(context, args.watch, run).await?;
+            list(context, args.list.watch, run).await?;
         }
+        Command::Top => top::run(context).await?,
         Command::Export(args) => export::run(context, &args).await?,
         Command::Import(args) => import::run(context, &args).await?,
         Command::Machine(args) => return machine::run(context, &args.command).await,
         Command::Rollout(args) => return rollout::run(context, args.command).await,
         Command::Rebalance(args) => return rebalance::run(context, &args).await,
         Command::Completions(args) => docs::completions(context, args.shell)?,
+        // It ran before the settings were checked.
+        Command::CompleteWords(_) => {}
         Command::Man(args) => docs::man(context, &args.folder)?,
         Command::Reference => docs::print_reference(context)?,
         Command::Version(args) => docs::version(context, args.server).await?,
@@ -108,6 +112,16 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::FdForward(args) => ssh::fd_forward(&args.socket).await?,
     }
     Ok(Exit::Success)
+}
+
+/// Returns the names of the columns of a list; none for another command.
+pub(crate) fn column_names(command: &str) -> Vec<&'static str> {
+    match command {
+        "list-units" => list_units::COLUMNS.names(),
+        "list-unit-files" => list_unit_files::COLUMNS.names(),
+        "list-machines" => list_machines::COLUMNS.names(),
+        _ => Vec::new(),
+    }
 }
 
 async fn stop_units(context: &mut Context, verb: Verb, args: StopArgs) -> Result<(), CliError> {

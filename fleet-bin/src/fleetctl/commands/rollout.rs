@@ -21,7 +21,7 @@ use crate::fleetctl::session::settings::WaitTimeout;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
-use crate::ui::table::{cell, layout};
+use crate::ui::table::{cell, layout, painted};
 use crate::ui::time::date;
 
 /// Pause between two polls.
@@ -68,7 +68,8 @@ async fn status(context: &mut Context, args: &RolloutStatusArgs) -> Result<Exit,
     let rollouts = context.session.rollouts().await?;
     let cells: Vec<Vec<String>> = rollouts.iter().map(row).collect();
     let headings = &["rollout", "phase", "updated", "requested", "units"];
-    context.output.list(&rollouts, &layout(headings, true, &cells))?;
+    let table = painted(headings, true, &cells, context.output.table_style());
+    context.output.list(&rollouts, &table)?;
     Ok(Exit::Success)
 }
 

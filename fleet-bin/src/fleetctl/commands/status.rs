@@ -65,6 +65,8 @@ struct Status {
 struct OnMachine {
     machine: String,
     #[serde(skip_serializing_if = "String::is_empty")]
+    machine_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     ip: String,
     load: String,
     active: String,
@@ -142,8 +144,7 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     let (mut exit, colour) = (Exit::Success, context.output.colour());
     let mut gap = "";
     for unit in select(&context.session, &args.units, DesiredFilter::All).await? {
-        let observed = observe(&context.session, &unit.name, lines).await?;
-        let Some((observation, details)) = observed else {
+        let Some(status) = load(&context.session, &mut drains, &unit.name, lines).await? else {
             context.progress.note(&format!("Unit {} does not exist.", unit.name));
             for hint in context.session.unknown(&unit.name).await.hints() {
                 context.progress.note(&format!("help: {hint}"));
@@ -151,21 +152,6 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
             exit = Exit::Unknown;
             continue;
         };
-        let known = observation.unit.clone().unwrap_or_default();
-        let on = observation.states.iter().map(|state| state.machine_id.as_str());
-        drains.machines.load(&context.session, on.chain([known.machine_id.as_str()])).await?;
-        let mut status = Status::new(&known, &observation, &drains.machines.labels());
-        drains.set_held_reasons(context, &mut status).await?;
-        if known.job.is_some() {
-            status.job = context.session.find_job(&unit.name).await?;
-        }
-        if known.schedule.is_some() {
-            status.schedule = Some(context.session.schedule(&unit.name).await?);
-        }
-        status.add_details(&details);
-        if lines > 0 {
-            add_journals(context, &unit.name, &mut status, details, lines).await;
-        }
         if !status.is_active() && exit == Exit::Success {
             exit = Exit::NotActive;
         }
@@ -176,6 +162,50 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     }
     context.output.finish()?;
     Ok(exit)
+}
+
+/// Returns the text that `status` prints for a unit, without colours.
+///
+/// # Errors
+///
+/// The unit is unknown, or a request failed.
+pub(super) async fn describe(
+    session: &Session,
+    name: &UnitName,
+    lines: u32,
+) -> Result<String, CliError> {
+    match load(session, &mut DrainCache::default(), name, lines).await? {
+        Some(status) => Ok(status.text(Colour::Off, fleet_agent::wall_time())),
+        None => Err(session.unknown(name).await),
+    }
+}
+
+/// Requests the status of a unit. Returns `None` for an unknown unit.
+async fn load(
+    session: &Session,
+    drains: &mut DrainCache,
+    name: &UnitName,
+    lines: u32,
+) -> Result<Option<Status>, CliError> {
+    let Some((observation, details)) = observe(session, name, lines).await? else {
+        return Ok(None);
+    };
+    let known = observation.unit.clone().unwrap_or_default();
+    let on = observation.states.iter().map(|state| state.machine_id.as_str());
+    drains.machines.load(session, on.chain([known.machine_id.as_str()])).await?;
+    let mut status = Status::new(&known, &observation, &drains.machines.labels());
+    drains.set_held_reasons(session, &mut status).await?;
+    if known.job.is_some() {
+        status.job = session.find_job(name).await?;
+    }
+    if known.schedule.is_some() {
+        status.schedule = Some(session.schedule(name).await?);
+    }
+    status.add_details(&details);
+    if lines > 0 {
+        add_journals(session, name, &mut status, details, lines).await;
+    }
+    Ok(Some(status))
 }
 
 /// Returns a unit with all its states, and the last journal lines on its machine. There can be
@@ -205,7 +235,7 @@ impl DrainCache {
     /// which means that it stays for now.
     async fn set_held_reasons(
         &mut self,
-        context: &Context,
+        session: &Session,
         status: &mut Status,
     ) -> Result<(), CliError> {
         let is_drained = |id: &str| {
@@ -217,7 +247,7 @@ impl DrainCache {
         for on in status.machines.iter_mut().filter(|on| is_drained(&on.machine)) {
             if !self.known.contains_key(&on.machine) {
                 let report = match on.machine.parse() {
-                    Ok(id) => context.session.drain_status(&id).await?,
+                    Ok(id) => session.drain_status(&id).await?,
                     Err(_) => None,
                 };
                 self.known.insert(on.machine.clone(), report);
@@ -232,7 +262,7 @@ impl DrainCache {
 /// other machines, they are requested concurrently. If a journal cannot be read, the error is shown
 /// instead.
 async fn add_journals(
-    context: &Context,
+    session: &Session,
     name: &UnitName,
     status: &mut Status,
     details: Vec<wire::MachineStatus>,
@@ -244,7 +274,7 @@ async fn add_journals(
             let missing = missing.map(note);
             return details.lines.iter().cloned().chain(missing).collect();
         }
-        let read = context.session.last_lines(name, Some(on.machine.clone()), lines);
+        let read = session.last_lines(name, Some(on.machine.clone()), lines);
         match tokio::time::timeout(JOURNAL_TIMEOUT, read).await {
             Ok(Ok(lines)) => lines,
             Ok(Err(error)) => vec![note(error.nearest_cause())],
@@ -269,12 +299,13 @@ impl Status {
         let is_reported = on.iter().any(|on| on.machine == unit.machine_id);
         if !unit.machine_id.is_empty() && !is_reported {
             let ip = machines.address(&unit.machine_id).to_owned();
+            let machine_name = machines.name(&unit.machine_id).to_owned();
             let (active, sub) = match unit.unknown_for {
                 Some(seconds) => ("unknown".to_owned(), unknown_for(seconds)),
                 None => (String::new(), String::new()),
             };
             let machine = unit.machine_id.clone();
-            on.push(OnMachine { machine, ip, active, sub, ..OnMachine::default() });
+            on.push(OnMachine { machine, machine_name, ip, active, sub, ..OnMachine::default() });
         }
         let reason = if unit.problem.is_empty() { &unit.reason } else { &unit.problem };
         Self {
@@ -363,6 +394,7 @@ impl OnMachine {
         let state = state.clone();
         Self {
             ip: machines.address(&state.machine_id).to_owned(),
+            machine_name: machines.name(&state.machine_id).to_owned(),
             machine: state.machine_id,
             load: state.systemd_load_state,
             active: state.systemd_active_state,
@@ -385,7 +417,7 @@ impl OnMachine {
     }
 
     fn write(&self, text: &mut String, unit: &str, colour: Colour, now: Timestamp) {
-        line(text, "Machine", &machine_label(&self.machine, &self.ip, false));
+        line(text, "Machine", &machine_label(&self.machine, &self.machine_name, &self.ip, false));
         if self.active.is_empty() {
             line(text, "Active", "not reported yet");
         } else {

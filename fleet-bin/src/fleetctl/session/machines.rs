@@ -10,7 +10,7 @@ use fleet_http::{Client, wire};
 
 use super::{Session, cannot};
 use crate::fleetctl::concurrent::{abbreviated_list, buffered};
-use crate::fleetctl::format::MachineLabels;
+use crate::fleetctl::format::{MachineLabels, given_name};
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
 
@@ -20,43 +20,19 @@ impl Session {
         self.client.clone()
     }
 
-    /// Returns the present machine with this ID, or else the one with an ID that starts with
-    /// `prefix`.
+    /// Returns the present machine with this ID or name; see [`find_machine`].
     ///
     /// # Errors
     ///
-    /// No machine matches, or the prefix matches several machines.
-    pub(crate) async fn machine_named(
-        &self,
-        prefix: &str,
-    ) -> Result<wire::MachineEntity, CliError> {
-        let start = prefix.trim_end_matches('.');
-        if start.is_empty() {
-            return Err(CliError::usage("the machine ID is empty")
-                .help("give a prefix of an ID; \"fleetctl list-machines\" shows the IDs"));
-        }
-        if is_complete_id(start)
-            && let Some(machine) = self.machine(start).await?
+    /// No machine matches, or several do.
+    pub(crate) async fn machine_named(&self, name: &str) -> Result<wire::MachineEntity, CliError> {
+        prefix(name)?;
+        if is_complete_id(name)
+            && let Some(machine) = self.machine(name).await?
         {
             return Ok(machine);
         }
-        let machines = self.machines().await?;
-        let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
-        match pick(start, &ids).as_slice() {
-            [id] => {
-                Ok(machines.iter().find(|machine| machine.id == *id).cloned().unwrap_or_default())
-            }
-            [] => {
-                let text = format!("no present machine has an ID that starts with {start}");
-                let error = CliError::failed(text);
-                Err(match nearest(start, ids) {
-                    Some(near) => error.help(format!("did you mean {near}?")),
-                    None => error.help("\"fleetctl list-machines\" shows the present machines"),
-                })
-            }
-            several => Err(CliError::failed(format!("several machine IDs start with {start}"))
-                .help(format!("give a longer part of one ID: {}", abbreviated_list(several)))),
-        }
+        find_machine(name, &self.machines().await?).cloned()
     }
 
     /// Returns a machine; `None` if it is not present.
@@ -64,6 +40,13 @@ impl Session {
         let Ok(parsed) = id.parse() else { return Ok(None) };
         let machine = self.client.machine(&parsed).await;
         machine.map_err(|error| cannot(format!("look up machine {id}"), error))
+    }
+
+    /// Returns the resources in use on a machine; `None` if it does not report them.
+    pub(crate) async fn usage(&self, id: &str) -> Result<Option<wire::MachineUsage>, CliError> {
+        let Ok(parsed) = id.parse() else { return Ok(None) };
+        let usage = self.client.usage(&parsed).await;
+        usage.map_err(|error| cannot(format!("get the usage of machine {id}"), error))
     }
 
     /// Returns the states of all units on one machine.
@@ -113,13 +96,79 @@ pub(crate) fn is_complete_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns the ID that equals `prefix` if there is one. Otherwise returns all IDs that start with
-/// `prefix`.
-fn pick<'a>(prefix: &str, ids: &[&'a str]) -> Vec<&'a str> {
-    if let Some(id) = ids.iter().find(|id| **id == prefix) {
-        return vec![id];
+/// Returns the machine with this ID or name. In this order, these count: the ID, the metadata
+/// `name` or the host name, a prefix of the ID, and a prefix of a name. Dots at the end of a
+/// prefix, which lists print, are ignored.
+///
+/// # Errors
+///
+/// No machine matches, or several do.
+pub(crate) fn find_machine<'a>(
+    name: &str,
+    machines: &'a [wire::MachineEntity],
+) -> Result<&'a wire::MachineEntity, CliError> {
+    let start = prefix(name)?;
+    type Rule = fn(&wire::MachineEntity, &str) -> bool;
+    let rules: [(&str, Rule); 4] = [
+        ("machines have the ID", |machine, id| machine.id == id),
+        ("machines have the name", |machine, name| names(machine).any(|it| it == name)),
+        ("machine IDs start with", |machine, start| machine.id.starts_with(start)),
+        ("machine names start with", |machine, start| {
+            names(machine).any(|name| name.starts_with(start))
+        }),
+    ];
+    for (what, matches) in rules {
+        match machines.iter().filter(|it| matches(it, start)).collect::<Vec<_>>()[..] {
+            [] => {}
+            [machine] => return Ok(machine),
+            ref several => return Err(ambiguous(what, start, several)),
+        }
     }
-    ids.iter().copied().filter(|id| id.starts_with(prefix)).collect()
+    let text = format!("no present machine has an ID or name that starts with {start}");
+    let known = machines.iter().flat_map(|it| names(it).chain([it.id.as_str()]));
+    Err(match nearest(start, known) {
+        Some(near) => CliError::failed(text).help(format!("did you mean {near}?")),
+        None => {
+            CliError::failed(text).help("\"fleetctl list-machines\" shows the present machines")
+        }
+    })
+}
+
+/// Returns a name without the dots at its end.
+fn prefix(name: &str) -> Result<&str, CliError> {
+    match name.trim_end_matches('.') {
+        "" => Err(CliError::usage("the name of the machine is empty")
+            .help("give an ID or a name; \"fleetctl list-machines\" shows them")),
+        start => Ok(start),
+    }
+}
+
+/// Returns the names of a machine, besides its ID.
+fn names(machine: &wire::MachineEntity) -> impl Iterator<Item = &str> {
+    let name = machine.metadata.get("name").map(String::as_str);
+    let names = name.into_iter().chain([machine.hostname.as_str()]);
+    names.filter(|name| !name.is_empty())
+}
+
+fn ambiguous(what: &str, name: &str, candidates: &[&wire::MachineEntity]) -> CliError {
+    let label = |machine: &&wire::MachineEntity| match given_name(machine) {
+        Some(name) => format!("{} ({name})", machine.id),
+        None => machine.id.clone(),
+    };
+    let labels: Vec<String> = candidates.iter().map(label).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    CliError::failed(format!("several {what} {name}"))
+        .help(format!("give a longer part of one ID: {}", abbreviated_list(&labels)))
+}
+
+/// Returns whether a machine matches an argument: a pattern over IDs and names, or a prefix of one.
+pub(crate) fn matches_machine(arg: &str, machine: &wire::MachineEntity) -> bool {
+    let start = arg.trim_end_matches('.');
+    let mut all = names(machine).chain([machine.id.as_str()]);
+    match glob::Pattern::new(arg) {
+        Ok(pattern) if arg.contains(['*', '?', '[']) => all.any(|name| pattern.matches(name)),
+        _ => all.any(|name| name.starts_with(start)),
+    }
 }
 
 /// Maximum number of machines that are requested one by one. Beyond it, a single request for the
@@ -215,13 +264,81 @@ impl Session {
 mod tests {
     use super::*;
 
+    fn machine(id: &str, name: &str, hostname: &str) -> wire::MachineEntity {
+        let name = Some(name).filter(|name| !name.is_empty());
+        wire::MachineEntity {
+            id: id.into(),
+            hostname: hostname.into(),
+            metadata: name.map(|it| ("name".to_owned(), it.to_owned())).into_iter().collect(),
+            ..wire::MachineEntity::default()
+        }
+    }
+
+    fn machines() -> [wire::MachineEntity; 5] {
+        [
+            machine("m1", "", "alpha"),
+            machine("m10", "m2", "beta"),
+            machine("m2", "db", "db-host"),
+            machine("x3", "twin", "gamma"),
+            machine("y4", "twin", "m"),
+        ]
+    }
+
     #[test]
-    fn machine_is_found_by_a_prefix_of_its_id() {
-        let ids = ["m1", "m10", "m2"];
-        for (start, expected) in
-            [("m1", &["m1"] as &[_]), ("m2", &["m2"]), ("m10", &["m10"]), ("m", &ids), ("x", &[])]
-        {
-            assert_eq!(pick(start, &ids), expected, "{start}");
+    fn machine_is_found_by_id_and_by_name() {
+        let machines = machines();
+        for (name, expected) in [
+            // The ID counts first, even if it is the name of another machine.
+            ("m1", "m1"),
+            ("m2", "m2"),
+            ("m10", "m10"),
+            ("alpha", "m1"),
+            ("db", "m2"),
+            // A whole name counts before the prefix of an ID.
+            ("m", "y4"),
+            ("x", "x3"),
+            ("x3...", "x3"),
+            ("be", "m10"),
+            ("db-", "m2"),
+            ("twin", "several machines have the name twin"),
+            ("tw", "several machine names start with tw"),
+            ("nix", "no present machine has an ID or name that starts with nix"),
+            ("...", "the name of the machine is empty"),
+        ] {
+            let found = find_machine(name, &machines);
+            let found = found.map(|it| it.id.clone()).unwrap_or_else(|error| error.to_string());
+            assert_eq!(found, expected, "{name}");
+        }
+        let only_ids = [machine("a1", "", ""), machine("a2", "", "")];
+        let error = find_machine("a", &only_ids).unwrap_err();
+        assert_eq!(error.to_string(), "several machine IDs start with a");
+    }
+
+    #[test]
+    fn ambiguous_name_lists_the_candidates() {
+        let mut text = Vec::new();
+        find_machine("tw", &machines()).unwrap_err().print(&mut text).unwrap();
+        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"
+        fleetctl: several machine names start with tw
+        help: give a longer part of one ID: x3 (twin), y4 (twin)
+        ");
+    }
+
+    #[test]
+    fn arguments_of_a_list_match_machines() {
+        let machines = machines();
+        for (arg, expected) in [
+            ("m1", "m1 m10"),
+            ("m?", "m1 m10 m2"),
+            ("*a", "m1 m10 x3"),
+            ("twin", "x3 y4"),
+            ("db-*", "m2"),
+            ("nix", ""),
+        ] {
+            let found = machines.iter().filter(|machine| matches_machine(arg, machine));
+            let found: Vec<&str> = found.map(|machine| machine.id.as_str()).collect();
+            let expected: Vec<&str> = expected.split_whitespace().collect();
+            assert_eq!(found, expected, "{arg}");
         }
     }
 }
