@@ -23,8 +23,9 @@ use super::args::job::{JobCommandArgs, RunArgs, ScheduleCommandArgs};
 use super::args::rollout::RolloutCommandArgs;
 use super::args::subcommands::{
     ApplyArgs, CompleteWordsArgs, DiffArgs, EventsArgs, FdForwardArgs, HistoryArgs, JournalArgs,
-    ListMachinesArgs, ListUnitFilesArgs, ListUnitsArgs, LogsArgs, MachineArgs, PlanArgs,
-    RebalanceArgs, RestartArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, UiArgs, number,
+    ListMachinesArgs, ListUnitFilesArgs, ListUnitsArgs, LogsArgs, MachineArgs, ManArgs, PlanArgs,
+    RebalanceArgs, RestartArgs, RollbackArgs, ScaleArgs, SshArgs, StatusArgs, UiArgs, VersionArgs,
+    number,
 };
 use crate::ui::global_args::GlobalArgs;
 
@@ -487,18 +488,4 @@ pub(crate) struct CompletionsArgs {
     /// Shell that will load the script.
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// Existing folder for the pages, such as /usr/local/share/man/man1.
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct VersionArgs {
-    /// Print the daemon's version, too.
-    #[arg(long)]
-    pub(crate) server: bool,
 }

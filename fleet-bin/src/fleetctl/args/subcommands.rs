@@ -452,3 +452,16 @@ mod tests {
         }
     }
 }
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Existing folder for the pages, such as /usr/local/share/man/man1.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// Print the daemon's version, too.
+    #[arg(long)]
+    pub(crate) server: bool,
+}
