@@ -232,14 +232,17 @@ struct Table<'a> {
     widths: Vec<usize>,
 }
 
-/// Columns that are omitted on a narrow screen, in this order.
-const OMIT_FIRST: [&str; 6] = ["tasks", "load", "since", "sub", "memory", "cpu%"];
+/// Columns that are omitted on a narrow screen, in this order. Each is omitted for the sake of a
+/// reason of this width.
+const OMIT_FIRST: [(&str, usize); 6] =
+    [("tasks", 22), ("load", 22), ("since", 22), ("sub", 22), ("memory", 12), ("cpu%", 12)];
 
-/// Width of long texts for which other columns are omitted.
-fn legible(column: &str) -> usize {
+/// Width to which a column can be cut before other columns are omitted.
+fn legible(column: &str, reason: usize) -> usize {
     match column {
         "unit" => 20,
-        "machine" | "state" | "reason" => 12,
+        "machine" | "state" => 12,
+        "reason" => reason,
         _ => usize::MAX,
     }
 }
@@ -248,12 +251,11 @@ fn legible(column: &str) -> usize {
 /// determines the order is always shown.
 fn shown_columns(columns: &[&str], widest: &[usize], sort: usize, room: usize) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..columns.len()).collect();
-    for omitted in OMIT_FIRST {
-        let needed: usize = shown.iter().map(|at| widest[*at].min(legible(columns[*at])) + 2).sum();
-        if needed <= room + 2 {
-            break;
+    for (omitted, reason) in OMIT_FIRST {
+        let needed = |at: &usize| widest[*at].min(legible(columns[*at], reason)) + 2;
+        if shown.iter().map(needed).sum::<usize>() > room + 2 {
+            shown.retain(|at| columns[*at] != omitted || *at == sort);
         }
-        shown.retain(|at| columns[*at] != omitted || *at == sort);
     }
     shown
 }
