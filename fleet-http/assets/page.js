@@ -23,9 +23,12 @@
       const seconds = (Date.now() - at) / 1000;
       const text = seconds < 0 ? `in ${age(-seconds)}` : `${age(seconds)} ago`;
       if (time.textContent !== text) time.textContent = text;
-      time.title = at.toLocaleString();
     }
   }
+  // The local form of a time takes long to make, so only the one under the pointer gets it.
+  document.addEventListener('mouseover', ({ target }) => {
+    if (target.dateTime && !target.title) target.title = new Date(target.dateTime).toLocaleString();
+  });
 
   // --- rows ------------------------------------------------------------------------------------
   const isBefore = (a, b) => a.dataset.unit < b.dataset.unit ||
