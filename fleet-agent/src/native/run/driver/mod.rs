@@ -302,9 +302,6 @@ impl RunDriver {
             let problem = format!("{key} failed: {command:.60}");
             self.problem.get_or_insert(problem.into());
         }
-        if let Some(status) = self.service.main_failure(process, end) {
-            self.note(&format!("main process {status}"));
-        }
         self.service.on_exited(process, end, self.context.now());
     }
 
@@ -390,9 +387,12 @@ impl RunDriver {
         self.limit_log(self.file_size_limit());
         self.end_log_line();
         self.log_from = self.log.end().unwrap_or(0);
-        match self.service.run_state().restarts {
-            0 => {}
-            restarts => self.note(&format!("automatic restart {restarts}")),
+        // The end of a run without a restart is no line, so that a job's log is its output.
+        let run_state = self.service.run_state();
+        if run_state.restarts > 0 {
+            let status = run_state.exit_before.and_then(ProcessExit::status);
+            let cause = status.map_or_else(String::new, |it| format!(": the main process {it}"));
+            self.note(&format!("automatic restart {}{cause}", run_state.restarts));
         }
         self.notify = None;
         let in_stanza = !self.directory.has_unit_file();

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{Command, EventKind, FailureCause, ServiceType};
-use fleet_core::unit::ExitStatus;
 
 use super::ServiceRun;
 use super::state::{RunAction, RunOutcome, ServicePhase, is_oneshot, main_outcome};
@@ -109,13 +108,6 @@ impl ServiceRun {
         let command = self.commands().get(self.state.step);
         let ignored = command.is_some_and(|command| ignores_failure(command, end));
         if ignored { RunOutcome::Success } else { self.outcome_of(end) }
-    }
-
-    /// Returns the exit status of the main process if it ended by itself and failed.
-    pub(crate) fn main_failure(&self, process: ProcessId, end: ProcessExit) -> Option<ExitStatus> {
-        let ended_by_itself = self.state.main == Some(process) && !self.state.phase.is_stopping();
-        let has_failed = || main_outcome(&self.spec, end) != RunOutcome::Success;
-        end.status().filter(|_| ended_by_itself && has_failed())
     }
 
     /// Returns the command that fails by this exit of a process, with its key in a stanza. Returns
