@@ -19,7 +19,6 @@ mod row;
 mod schedule;
 mod status;
 mod time;
-mod usage;
 
 use hyper::header::HeaderName;
 
@@ -44,9 +43,10 @@ pub use schedule::{
     ScheduleCommand, ScheduleEntity, ScheduleHistoryEntry, SchedulePage, ScheduleRun,
     ScheduleSummary,
 };
-pub use status::{LogLine, MachineStatus, StatusDetails, UnitStatusReport};
+pub use status::{
+    LogLine, MachineStatus, MachineUsage, StatusDetails, UnitStatusReport, UnitUsage,
+};
 pub use time::{Time, TimeError};
-pub use usage::{MachineUsage, UnitUsage};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,
